@@ -33,7 +33,7 @@ pub struct PublishedDelta {
 /// Makes and uploads the deltas to `blob`. `earlier` is the filter of an earlier day, which was
 /// fetched and verified already. Failures go to `warn`.
 ///
-/// Memory: one earlier filter at a time, and its delta. Cost: a fetch of each other base, and three
+/// Memory: one earlier filter at a time, and twice its delta, which is at most half of the blob. Cost: a fetch of each other base, and three
 /// passes over both blobs.
 pub(crate) async fn publish(
     job: &Job,
@@ -89,13 +89,14 @@ async fn one(
         return Ok(None);
     }
     let mut timer = Timer::start();
-    let made = delta::make(Content::of(filter.memory(), base.digest), Content::from(blob))?;
+    let most = delta::max_bytes(blob.len());
+    let (before, after) = (Content::of(filter.memory(), base.digest), Content::from(blob));
+    let Some(made) = delta::make(before, after, most)? else {
+        tracing::info!("no delta from {base}: it would have more than {most} bytes");
+        return Ok(None);
+    };
     let seconds = timer.lap();
     let bytes = made.bytes.len() as u64;
-    if bytes > delta::max_bytes(blob.len()) {
-        tracing::info!("no delta from {base}: it would have {bytes} of {} bytes", blob.len());
-        return Ok(None);
-    }
     let key = DeltaKey::between(base, blob.key());
     store.put_delta(&key, &made.bytes).await.map_err(|error| error.to_string())?;
     crash_point("delta-uploaded");

@@ -38,8 +38,9 @@ fuzz_target!(|input: &[u8]| {
         let mut changed = base;
         changed.iter_mut().zip(rest).for_each(|(byte, other)| *byte ^= other);
         let (b, to) = sealed(changed);
-        match delta::make(Content::of(&a, from), Content::of(&b, to)) {
-            Ok(made) => {
+        match delta::make(Content::of(&a, from), Content::of(&b, to), u64::MAX) {
+            Ok(None) => unreachable!("there is no limit"),
+            Ok(Some(made)) => {
                 assert_eq!(apply(&a, from, to, &made.bytes), Ok(b.clone()));
                 assert_eq!(apply(&b, to, from, &made.bytes), Ok(a));
                 assert!(delta::summary(&made.bytes, "input").is_ok_and(|s| s.flips == made.flips));
@@ -54,7 +55,9 @@ fuzz_target!(|input: &[u8]| {
     let (b, to) = sealed(changed);
     let mut file = Vec::new();
     if how & 1 == 1 {
-        let good = delta::make(Content::of(&a, from), Content::of(&b, to)).expect("they differ");
+        let good = delta::make(Content::of(&a, from), Content::of(&b, to), u64::MAX)
+            .expect("they differ")
+            .expect("no limit");
         file.extend_from_slice(&good.bytes[..good.bytes.len().min(88)]);
     }
     file.extend_from_slice(rest);

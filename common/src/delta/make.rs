@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::section::{self, Section};
 use super::{DeltaHead, sections};
@@ -58,13 +59,14 @@ pub struct Made {
 }
 
 /// Makes the delta between two blobs, applies it to `base` and compares the result with `new`.
+/// Returns `None` as soon as it has more than `max_bytes` bytes.
 ///
-/// Cost: three passes over both blobs, on up to four threads. Memory: the delta.
+/// Cost: three passes over both blobs, on up to four threads. Memory: twice the delta.
 ///
 /// # Errors
 /// A sentence: why there is none. The blobs differ in length, or are the same; or the memory of
 /// this machine cannot be trusted.
-pub fn make(base: Content<'_>, new: Content<'_>) -> Result<Made, String> {
+pub fn make(base: Content<'_>, new: Content<'_>, max_bytes: u64) -> Result<Option<Made>, String> {
     if base.len() != new.len() {
         let (before, after) = (base.len(), new.len());
         return Err(format!("the shape changed: {before} bytes before and {after} now"));
@@ -75,12 +77,21 @@ pub fn make(base: Content<'_>, new: Content<'_>) -> Result<Made, String> {
     let starts = || (0..new.len()).step_by(DigestTree::SUBTREE_BYTES).enumerate();
     let found = Mutex::new(vec![Vec::new(); sections(new.len() as u64) as usize]);
     let flips = Mutex::new(0);
+    let encoded = AtomicU64::new((DeltaHead::BYTES + Digest::BYTES) as u64);
+    let is_too_large = || encoded.load(Relaxed) > max_bytes;
     parallel(starts(), |(i, start)| {
+        if is_too_large() {
+            return Ok(());
+        }
         let (section, more) = section::encode(&base.part(start), &new.part(start));
+        encoded.fetch_add(section.len() as u64, Relaxed);
         found.lock().expect("setting a section does not panic")[i] = section;
         *flips.lock().expect("adding does not panic") += more;
         Ok::<(), String>(())
     })?;
+    if is_too_large() {
+        return Ok(None);
+    }
     let (found, flips) = (found.into_inner(), flips.into_inner());
     let (found, flips) = (found.expect("no thread panicked"), flips.expect("no thread panicked"));
     let digests = DeltaHead::order(base.digest, new.digest);
@@ -90,7 +101,7 @@ pub fn make(base: Content<'_>, new: Content<'_>) -> Result<Made, String> {
     let digest = blake3::hash(&bytes);
     bytes.extend_from_slice(digest.as_bytes());
     check(&bytes, base, new)?;
-    Ok(Made { bytes, flips })
+    Ok(Some(Made { bytes, flips }))
 }
 
 /// Applies a finished file to `base`, a part at a time, and compares each with that of `new`.

@@ -45,7 +45,7 @@ fn random(len: usize, seed: u64) -> Vec<u8> {
 #[track_caller]
 fn assert_round_trip(a: &[u8], b: &[u8], step: usize) -> Made {
     let ((a, from), (b, to)) = (sealed(a), sealed(b));
-    let made = make(Content::of(&a, from), Content::of(&b, to)).unwrap();
+    let made = make(Content::of(&a, from), Content::of(&b, to), u64::MAX).unwrap().unwrap();
     for (base, result, to) in [(&a, &b, to), (&b, &a, from)] {
         let raw = apply(base, &made.bytes, to, step).unwrap();
         assert!(*raw.memory == **result, "the bytes differ");
@@ -164,7 +164,7 @@ proptest! {
         let b = flipped(&a, 0, 1 + seed % 500, seed);
         prop_assume!(a != b);
         let ((a, from), (b, to)) = (sealed(&a), sealed(&b));
-        let mut file = make(Content::of(&a, from), Content::of(&b, to)).unwrap().bytes;
+        let mut file = make(Content::of(&a, from), Content::of(&b, to), u64::MAX).unwrap().unwrap().bytes;
         let place = (splitmix64(seed, 1) % file.len() as u64) as usize;
         match kind {
             0 => file[place] ^= 1 << (seed % 8),
@@ -205,16 +205,26 @@ fn a_delta_is_hardly_larger_than_the_entropy_of_what_changed() {
 }
 
 #[test]
+fn a_delta_that_would_be_too_large_is_given_up() {
+    let (a, from) = sealed(&random(100_000, 1));
+    let (b, to) = sealed(&random(100_000, 2));
+    let within = |most| make(Content::of(&a, from), Content::of(&b, to), most).unwrap();
+    let bytes = within(u64::MAX).unwrap().bytes.len() as u64;
+    assert!(within(bytes).is_some() && within(bytes - 1).is_none());
+}
+
+#[test]
 fn a_delta_of_other_blobs_is_refused_with_the_reason() {
     let contents: Vec<_> = (0..3).map(|seed| sealed(&random(5_000, seed))).collect();
     let [(a, from), (b, to), (_, other)] = &contents[..] else { unreachable!() };
-    let file = make(Content::of(a, *from), Content::of(b, *to)).unwrap().bytes;
+    let file = make(Content::of(a, *from), Content::of(b, *to), u64::MAX).unwrap().unwrap().bytes;
     let refused = |base: &[u8], file: &[u8], to| apply(base, file, to, 100).unwrap_err();
     assert_eq!(refused(a, &file, *other), "it belongs to other blobs");
-    let longer = make(Content::of(a, *from), Content::of(&random(5_001, 1), *to)).unwrap_err();
+    let longer =
+        make(Content::of(a, *from), Content::of(&random(5_001, 1), *to), u64::MAX).unwrap_err();
     assert!(longer.contains("the shape changed: 4") || longer.contains("5000 bytes"), "{longer}");
     assert_eq!(
-        make(Content::of(a, *from), Content::of(a, *from)).unwrap_err(),
+        make(Content::of(a, *from), Content::of(a, *from), u64::MAX).unwrap_err(),
         "both are one blob"
     );
     assert_eq!(refused(a, &file[..file.len() - 1], *to), "its own digest is wrong");

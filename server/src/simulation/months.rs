@@ -317,9 +317,10 @@ impl Month {
         });
         for base in named.collect::<Vec<_>>() {
             let (from, to) = (base.key.digest, blob.key.digest);
-            let made = delta::make(Content::of(&base.bytes, from), Content::of(&blob.bytes, to));
+            let made =
+                delta::make(Content::of(&base.bytes, from), Content::of(&blob.bytes, to), u64::MAX);
             // Of another shape.
-            let Ok(delta::Made { bytes: mut delta, .. }) = made else { continue };
+            let Ok(Some(delta::Made { bytes: mut delta, .. })) = made else { continue };
             let at = self.below(delta.len() as u64) as usize;
             match self.below(8) {
                 0 => delta[at] ^= 1 << self.below(8),

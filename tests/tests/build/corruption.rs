@@ -163,7 +163,8 @@ fn good_deltas() -> Vec<[Vec<u8>; 3]> {
         let shape = Shape::for_ids(layout, n_ids, 0.03).unwrap();
         let a = TestBlob::shaped(day(), shape, 0..n_ids);
         let b = TestBlob::shaped(day().plus(1), shape, n_ids / 100..n_ids + n_ids / 100);
-        let delta = delta::make((&a.encoded()).into(), (&b.encoded()).into()).unwrap();
+        let delta =
+            delta::make((&a.encoded()).into(), (&b.encoded()).into(), u64::MAX).unwrap().unwrap();
         [a.bytes(), b.bytes(), delta.bytes]
     };
     // The last has sections of its own for three parts.
@@ -232,7 +233,7 @@ fn a_server_given_damaged_deltas_always_has_the_right_filter() {
         let faulty = FaultyStore::default();
         blobs[1].publish(&faulty.store()).await;
         blobs[0].publish(&faulty.store()).await;
-        let good = delta::make((&a).into(), (&b).into()).unwrap().bytes;
+        let good = delta::make((&a).into(), (&b).into(), u64::MAX).unwrap().unwrap().bytes;
         let key = DeltaKey::between(a.key(), b.key()).to_string();
         let mut config =
             Config::new("faulty://store", vec![FilterConfig::new("rt".parse().unwrap())]);
