@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant, interval, sleep, timeout_at};
 
 use super::feed::{FeedError, FeedIds, FeedReader, KEEP_INTERVAL, MAX_ADDED};
 use super::kafka_client::{At, Client, Messages, Queue, Topic};
-use super::kafka_progress::{Progress, ReadState};
+use super::kafka_progress::{FROM_END, Progress, ReadState};
 use super::kafka_url::{IdSource, KafkaUrl, Start};
 use crate::backoff::Backoff;
 use crate::live::lock::lock;
@@ -116,17 +116,25 @@ impl TopicReader<'_> {
         self.reader.access.set_stream_error(StreamTask::Feed, Some(describe_source(&why)));
     }
 
-    /// Where reading begins, of each of these partitions whose leader answers.
+    /// Where reading begins, of each of these partitions whose leader answers. At the first start
+    /// with `from=latest` the others are noted, to be read from their end.
     async fn begin(
         &self,
         leaders: &BTreeMap<i32, Option<i32>>,
         is_first: bool,
     ) -> BTreeMap<i32, i64> {
+        let ends = self.ends(leaders).await;
+        let is_from_end = is_first && self.url.start == Start::Latest;
+        if is_from_end {
+            let unknown = leaders.keys().filter(|partition| !ends.contains_key(partition));
+            lock(&self.state).at.extend(unknown.map(|partition| (*partition, FROM_END)));
+        }
         let mut begin = BTreeMap::new();
-        for (partition, (first, last)) in self.ends(leaders).await {
+        for (partition, (first, last)) in ends {
             let known = lock(&self.state).at.get(&partition).copied();
             let (filter, topic) = (&self.reader.filter, &self.url.topic);
             let at = match known {
+                Some(FROM_END) => last,
                 Some(at) if at < first => {
                     let lost = first - at;
                     self.reader.access.count_lost(u64::try_from(lost).unwrap_or(0));
@@ -142,7 +150,7 @@ impl TopicReader<'_> {
                     first
                 }
                 Some(at) => at,
-                None if is_first && self.url.start == Start::Latest => last,
+                None if is_from_end => last,
                 // A partition that is made later is read from its beginning: nobody has read it.
                 None => first,
             };

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rdkafka::statistics::Statistics;
 
+/// In place of an offset: the partition is read from where it ends when its leader first answers.
+pub(super) const FROM_END: i64 = -1;
+
 /// How far each partition of a topic is read.
 #[derive(Default)]
 pub(super) struct ReadState {
-    /// The next offset of each partition: all before it is as safe as promised.
+    /// The next offset of each partition, or [`FROM_END`]: all before it is as safe as promised.
     pub(super) at: BTreeMap<i32, i64>,
     /// The partitions whose last message was read. What follows it may be marks of transactions.
     pub(super) at_end: BTreeSet<i32>,
@@ -101,9 +104,9 @@ mod tests {
 
     #[test]
     fn a_position_is_read_as_it_was_written() {
-        let at = BTreeMap::from([(0, 7), (1, i64::MAX), (12, 0)]);
+        let at = BTreeMap::from([(0, 7), (1, i64::MAX), (12, 0), (13, FROM_END)]);
         let state = ReadState { at, ..ReadState::default() };
-        assert_eq!(state.position(), "0:7,1:9223372036854775807,12:0");
+        assert_eq!(state.position(), "0:7,1:9223372036854775807,12:0,13:-1");
         let at = |position: &str| ReadState::from_position(position).at;
         assert_eq!(at(&state.position()), state.at);
         assert!(at("").is_empty() && at("x,1:y").is_empty());
