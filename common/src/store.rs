@@ -45,7 +45,7 @@ use crate::protocol::Followed;
 pub use blobs::{MAX_BLOB_BYTES, Upload};
 pub use day_lookup::{DEFAULT_TRACE_DAYS, DayLookup, Trace, TraceSummary};
 pub use deltas::{ArrivingDelta, DeltaRequest};
-pub use fetch::{open_file, read_copy};
+pub use fetch::{open_file, open_url, read_copy};
 pub use live_lookup::LiveChange;
 use local::LocalRecords;
 pub use local::real_path;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use bloomsday_common::blob::{self, Header, Origin, RawBlob, Summary};
 use bloomsday_common::delta;
 use bloomsday_common::filter::Filter;
-use bloomsday_common::key::{BlobKey, DeltaKey};
+use bloomsday_common::key::{BlobKey, DeltaKey, split_url};
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
 use clap::Args;
@@ -166,12 +166,10 @@ pub(crate) async fn open(
     Ok((key, header, filter))
 }
 
-/// The store of a blob or delta: the one that is configured, else that of its URL,
-/// `STORE/FILTER/blobs/NAME`.
+/// The store of a blob or delta: the one that is configured, else that of its URL.
 fn store_of(text: &str, settings: &Settings) -> Result<Store, Error> {
-    let above = text.rsplitn(4, '/').nth(3).filter(|above| above.contains("://"));
-    match above {
-        Some(address) if settings.store_and_source().is_none() => Ok(Store::open(address)?),
+    match split_url(text) {
+        Some((address, _)) if settings.store_and_source().is_none() => Ok(Store::open(address)?),
         _ => settings.open_store(),
     }
 }

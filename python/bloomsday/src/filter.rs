@@ -1,27 +1,77 @@
-//! [`Filter`]: a blob file, opened and checked, for lookups.
+//! [`Filter`]: a blob, opened by its path or URL and checked, for lookups.
 
+use std::ffi::OsStr;
+use std::fmt::{self, Display};
 use std::path::PathBuf;
 
 use bloomsday_common::blob::{Header, Summary};
 use bloomsday_common::digest::Digest;
 use bloomsday_common::filter;
 use bloomsday_common::key::BlobKey;
-use bloomsday_common::store::open_file;
+use bloomsday_common::redact::redact_urls;
+use bloomsday_common::store::{open_file, open_url};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
+use tokio::runtime::Builder;
 
 use crate::errors;
 use crate::ids::{self, Lookup};
+use crate::wait::{DetachedRuntime, wait};
 
-/// An immutable set of IDs, read from a blob file. Every byte is checked before the first answer.
+/// An immutable set of IDs, read from a blob. Every byte is checked before the first answer.
 #[pyclass(frozen, module = "bloomsday")]
 #[derive(Debug)]
 pub(crate) struct Filter {
-    path: PathBuf,
+    source: Source,
     key: BlobKey,
     header: Header,
     /// Boxed: it begins on a cache line, and Python aligns its objects to 16 bytes only.
     filter: Box<filter::Filter>,
+}
+
+/// Where a blob is.
+#[derive(Debug)]
+enum Source {
+    File(PathBuf),
+    Url(String),
+}
+
+impl Source {
+    /// Opens and checks the blob.
+    fn open(
+        &self,
+        py: Python<'_>,
+        digest: Option<Digest>,
+    ) -> PyResult<(BlobKey, Header, filter::Filter)> {
+        match self {
+            Source::File(path) => {
+                let opened = py.detach(|| open_file(path, digest));
+                opened.map_err(|error| errors::of_file(py, &error, path))
+            }
+            Source::Url(url) => {
+                let runtime =
+                    DetachedRuntime::from(Builder::new_current_thread().enable_all().build()?);
+                let opened = wait(py, &runtime, || open_url(url))?;
+                let opened = opened.map_err(|error| errors::of_common(py, &error))?;
+                match digest {
+                    Some(digest) if digest != opened.0.digest => {
+                        let why = format!("{self} has another digest than {digest}");
+                        Err(errors::raise(py, "UnsoundBlobError", &why))
+                    }
+                    _ => Ok(opened),
+                }
+            }
+        }
+    }
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File(path) => path.display().fmt(f),
+            Source::Url(url) => redact_urls(url).fmt(f),
+        }
+    }
 }
 
 const _: () = assert!(align_of::<Filter>() <= 16, "Python does not align its objects to more");
@@ -32,9 +82,9 @@ impl Filter {
         (&self.header, &self.filter)
     }
 
-    /// The name of its file, for messages.
+    /// The name of its file or its URL, for messages.
     pub(crate) fn name(&self) -> String {
-        self.path.display().to_string()
+        self.source.to_string()
     }
 }
 
@@ -51,21 +101,23 @@ impl Lookup for Filter {
 
 #[pymethods]
 impl Filter {
-    /// Opens a blob file.
+    /// Opens a blob by its path or URL.
     #[classmethod]
-    #[pyo3(signature = (path, digest=None))]
+    #[pyo3(signature = (path_or_url, digest=None))]
     fn open(
         _class: &Bound<'_, PyType>,
         py: Python<'_>,
-        path: PathBuf,
+        path_or_url: PathBuf,
         digest: Option<String>,
     ) -> PyResult<Filter> {
-        let path = std::path::absolute(&path).unwrap_or(path);
+        let source = match path_or_url.to_str() {
+            Some(url) if url.contains("://") => Source::Url(url.to_owned()),
+            _ => Source::File(std::path::absolute(&path_or_url).unwrap_or(path_or_url)),
+        };
         let digest = digest.map(|text| text.parse::<Digest>());
         let digest = digest.transpose().map_err(|why| errors::raise(py, "UsageError", why))?;
-        let opened = py.detach(|| open_file(&path, digest));
-        let (key, header, filter) = opened.map_err(|error| errors::of_file(py, &error, &path))?;
-        Ok(Filter { path, key, header, filter: Box::new(filter) })
+        let (key, header, filter) = source.open(py, digest)?;
+        Ok(Filter { source, key, header, filter: Box::new(filter) })
     }
 
     #[inline]
@@ -102,20 +154,26 @@ impl Filter {
         py.import("bloomsday._header")?.getattr("Header")?.call((), Some(&fields))
     }
 
-    /// The file that it was read from.
+    /// The file that it was read from; `None` if it was a URL.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.path.clone()
+    fn path(&self) -> Option<PathBuf> {
+        match &self.source {
+            Source::File(path) => Some(path.clone()),
+            Source::Url(_) => None,
+        }
     }
 
-    /// By path and digest: a filter is too large to copy, and its file says what is in it.
+    /// By path or URL, and digest: a filter is too large to copy, and its blob says what is in it.
     fn __reduce__<'py>(
         slf: &Bound<'py, Self>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let open = slf.get_type().getattr("open")?;
-        let path = slf.get().path.as_os_str().into_pyobject(slf.py())?;
+        let source = match &slf.get().source {
+            Source::File(path) => path.as_os_str(),
+            Source::Url(url) => OsStr::new(url),
+        };
         let digest = slf.get().key.digest.to_string();
-        Ok((open, (path, digest).into_pyobject(slf.py())?))
+        Ok((open, (source, digest).into_pyobject(slf.py())?))
     }
 
     fn __repr__(&self) -> String {

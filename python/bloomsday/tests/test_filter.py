@@ -173,3 +173,25 @@ def test_an_error_survives_a_process_boundary():
     error = bloomsday.StoreError("away", "try again", True)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.remedy, again.is_transient) == ("away", "try again", True)
+
+
+def test_a_blob_is_opened_by_its_url(published, tmp_path):
+    header = Filter.open(published.path).header
+    key = f"rt/blobs/{header.day}-{header.digest}.bloom"
+    (tmp_path / key).parent.mkdir(parents=True)
+    (tmp_path / key).write_bytes(published.path.read_bytes())
+    # As from s3://, gs:// or az://, for which this wheel is not compiled.
+    url = f"file://{tmp_path}/{key}"
+    seen = Filter.open(url, header.digest)
+    assert (seen.path, seen.header) == (None, header)
+    assert pickle.loads(pickle.dumps(seen)).contains_batch(published.ids) == published.answers
+    with pytest.raises(bloomsday.errors.UnsoundBlobError, match="has another digest"):
+        Filter.open(url, "0" * 64)
+
+
+def test_a_url_that_names_no_blob_is_refused_with_what_it_must_be(tmp_path):
+    for url in ["s3://ads", "s3://rt/blobs/x.bloom", f"file://{tmp_path}/rt/blobs/2026-11-19.bloom"]:
+        with pytest.raises(bloomsday.errors.UsageError, match="STORE/FILTER/blobs/DAY-DIGEST.bloom"):
+            Filter.open(url)
+    with pytest.raises(bloomsday.errors.NotFoundError):
+        Filter.open(f"file://{tmp_path}/rt/blobs/2026-11-19-{'0' * 64}.bloom")

@@ -50,11 +50,12 @@ class Answers:
 
 @final
 class Filter:
-    """An immutable set of IDs, read from a blob file. Every byte is checked before the first answer."""
+    """An immutable set of IDs, read from a blob. Every byte is checked before the first answer."""
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], digest: str | None = None) -> Filter:
-        """Opens a blob file; with `digest` (64 hex digits), it must be that blob."""
+    def open(cls, path_or_url: str | os.PathLike[str], digest: str | None = None) -> Filter:
+        """Opens a blob file, or a blob in a store: `STORE/FILTER/blobs/NAME`, such as
+        `s3://ads/prod/rt/blobs/2026-11-19-9c41….bloom`. With `digest` (64 hex digits), it must be that blob."""
 
     def __contains__(self, id: _Id, /) -> bool: ...
     @overload
@@ -67,7 +68,8 @@ class Filter:
     @property
     def header(self) -> Header: ...
     @property
-    def path(self) -> pathlib.Path: ...
+    def path(self) -> pathlib.Path | None:
+        """The file that it was read from; `None` if it was a URL."""
 
 @final
 class ServedFilter:
