@@ -309,10 +309,25 @@ pub(crate) async fn record(store: &Store, filter: &FilterName, event: &HistoryEv
     }
 }
 
-/// Protects a blob from prune before the pointer moves to it: a blob that is missing, or old enough
-/// to be deleted within a day, is uploaded again. One that was streamed cannot be: if it is
-/// missing, that is an error.
+/// Protects a blob from prune before the pointer moves to it. A prune that took an earlier upload
+/// of the blob for old and unneeded may delete the new one, too: this waits for its end.
 async fn keep_from_prune(
+    store: &Store,
+    blob: Uploaded<'_>,
+    retention: Retention,
+) -> Result<(), Error> {
+    upload_if_old(store, blob, retention).await?;
+    if protocol::may_be_old(blob.key().day, Day::of(Timestamp::now()), retention) {
+        crash_point("kept");
+        store.wait_for_prune(&blob.key().filter, |why| tracing::info!("{why}")).await?;
+        upload_if_old(store, blob, retention).await?;
+    }
+    Ok(())
+}
+
+/// Uploads and reads back a blob that is missing, or old enough to be deleted within a day. One
+/// that was streamed cannot be uploaded again: if it is missing, that is an error.
+async fn upload_if_old(
     store: &Store,
     blob: Uploaded<'_>,
     retention: Retention,
@@ -320,7 +335,11 @@ async fn keep_from_prune(
     match (store.head_blob(blob.key()).await, blob) {
         (Ok((_, at)), _) if !protocol::is_old(at, Timestamp::now(), retention) => Ok(()),
         (Err(error), _) if error.kind() != Kind::NotFound => Err(error.into()),
-        (_, Uploaded::InMemory(blob)) => Ok(store.put_blob(blob, &|_| {}).await?),
+        (_, Uploaded::InMemory(blob)) => {
+            store.put_blob(blob, &|_| {}).await?;
+            read_back(store, blob.key()).await?;
+            Ok(())
+        }
         // It was uploaded by this build, or was not old when it began to be checked.
         (Err(error), Uploaded::Streamed(_)) => Err(error.into()),
         (Ok(_), Uploaded::Streamed(_)) => Ok(()),

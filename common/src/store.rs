@@ -29,6 +29,7 @@ mod record;
 mod records;
 #[cfg(feature = "redis")]
 mod redis;
+mod retained;
 mod segments;
 
 use std::fmt;

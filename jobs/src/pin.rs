@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin as PinRecord};
-use bloomsday_common::protocol::RecordState;
+use bloomsday_common::protocol::{RecordState, Retention};
 use bloomsday_common::store::{Store, Versioned};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
@@ -75,7 +75,7 @@ impl Pin {
         let retention = settings.retention(filter);
         let (blob, _, header) = verified_target(&store, filter, &self.to, retention).await?;
         if !self.dry_run {
-            self.write(&store, &blob, &read, now).await?;
+            self.write(&store, &blob, &read, retention, now).await?;
             let event = HistoryEvent {
                 blob: Some(blob.clone()),
                 previous: before.clone(),
@@ -109,6 +109,7 @@ impl Pin {
         store: &Store,
         blob: &BlobKey,
         read: &Versioned<PinRecord>,
+        retention: Retention,
         now: Timestamp,
     ) -> Result<(), Error> {
         let pin = PinRecord {
@@ -122,7 +123,9 @@ impl Pin {
         store.put_pin(&self.filter, &pin, &read.version).await?;
         crash_point("pinned");
         // A prune that read the records before the pin was written may have deleted the blob.
-        if let Err(error) = store.head_blob(blob).await {
+        if let Err(error) =
+            store.ensure_named_in_time(blob, retention, |why| tracing::info!("{why}")).await
+        {
             store.take_back_pin(&self.filter, &pin, &read.version).await?;
             return Err(error.into());
         }

@@ -158,7 +158,7 @@ pub(crate) async fn repoint(
             reason,
             ..Pointer::to(blob.clone())
         };
-        point_and_record(store, filter, day, &pointer, &read).await?;
+        point_and_record(store, filter, day, &pointer, &read, retention).await?;
     }
     let rolled_back = blob.day != day;
     Ok(Repointed { filter: filter.clone(), day, outcome, blob, previous, rolled_back, dry_run })
@@ -171,6 +171,7 @@ async fn point_and_record(
     day: Day,
     pointer: &Pointer,
     read: &Versioned<Pointer>,
+    retention: Retention,
 ) -> Result<(), StoreError> {
     let (at, by) = (pointer.published_at.unwrap_or_else(Timestamp::now), who());
     let event = HistoryEvent {
@@ -184,7 +185,7 @@ async fn point_and_record(
     // Recorded before the write: if this command is killed in between and somebody then edits the
     // pointer by hand, a build still finds in the history what the pointer named.
     record(store, filter, &event).await;
-    let moved = point(store, filter, day, pointer, read).await;
+    let moved = point(store, filter, day, pointer, read, retention).await;
     let ended = match &moved {
         Ok(()) => Some(Outcome::Published),
         Err(error) if error.kind() == Kind::Superseded => Some(Outcome::Superseded),
@@ -199,34 +200,22 @@ async fn point_and_record(
     moved
 }
 
-/// Writes the pointer, and restores the former one if the blob has been deleted.
+/// Writes the pointer, and restores what was there before if the blob has been deleted: a prune that
+/// read the records before the write may do that.
 async fn point(
     store: &Store,
     filter: &FilterName,
     day: Day,
     pointer: &Pointer,
     read: &Versioned<Pointer>,
+    retention: Retention,
 ) -> Result<(), StoreError> {
     store.put_pointer(filter, day, pointer, &read.version).await?;
-    if let Err(error) = store.head_blob(&pointer.blob).await {
-        take_back(store, filter, day, pointer, read.state.found()).await?;
+    if let Err(error) =
+        store.ensure_named_in_time(&pointer.blob, retention, |why| tracing::info!("{why}")).await
+    {
+        store.take_back_pointer(filter, day, pointer, &read.version).await?;
         return Err(error);
-    }
-    Ok(())
-}
-
-/// Restores the former pointer. A prune that read the records before the write may delete the blob
-/// at the same time. A later change by somebody else stays.
-async fn take_back(
-    store: &Store,
-    filter: &FilterName,
-    day: Day,
-    written: &Pointer,
-    before: Option<&Pointer>,
-) -> Result<(), StoreError> {
-    let now = store.pointer(filter, day).await?;
-    if let Some(before) = before.filter(|_| now.state.found() == Some(written)) {
-        store.put_pointer(filter, day, before, &now.version).await?;
     }
     Ok(())
 }

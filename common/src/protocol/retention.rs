@@ -12,7 +12,13 @@
 //!   ([`is_expiring`]), and checks again after the write: somebody else may have removed what kept
 //!   the blob.
 //!
-//! They hold as long as no program stops for a day between such a read and the write after it.
+//! A prune may have looked at the blob before that, and delete it in its next request. It records
+//! its begin before it looks, and its end. So a build of an old day ([`may_be_old`]) waits for the
+//! end of a prune after it has uploaded the blob, an operator's command after it has pointed at an
+//! old one; then both look once more.
+//!
+//! They hold as long as no program stops for a day between such a read and the write after it, and
+//! no prune for ten minutes between its look at a blob and the delete.
 
 use std::collections::BTreeSet;
 
@@ -182,6 +188,12 @@ pub fn may_delete_delta(
 /// again.
 pub fn is_old(uploaded: Timestamp, now: Timestamp, retention: Retention) -> bool {
     older_than(uploaded, now, retention.keep_days)
+}
+
+/// Whether a blob of this day can have been uploaded so long ago that prune deletes it: nobody
+/// builds a day more than one day ahead.
+pub fn may_be_old(day: Day, today: Day, retention: Retention) -> bool {
+    day <= today.minus(retention.keep_days)
 }
 
 /// Whether prune may be about to delete a blob, so that an operator must not point at it.

@@ -80,6 +80,32 @@ impl Store {
         records::put_if(&*self.record_store, &key, bytes, read).await
     }
 
+    /// Restores what was there before a pointer was written, whatever that was, unless somebody has
+    /// changed the pointer since then. Where nothing was, the pointer is removed; no store can
+    /// delete conditionally, so one that somebody writes at the same moment is removed, too.
+    ///
+    /// # Errors
+    /// As [`Store::put_pointer`].
+    pub async fn take_back_pointer(
+        &self,
+        filter: &FilterName,
+        day: Day,
+        written: &Pointer,
+        before: &Precondition,
+    ) -> Result<(), Error> {
+        let now = self.pointer(filter, day).await?;
+        if now.state.found() != Some(written) {
+            return Ok(());
+        }
+        let key = key::pointer(filter, day);
+        match before.bytes() {
+            Some(bytes) => {
+                records::put_if(&*self.pointer_store, &key, bytes.clone(), &now.version).await
+            }
+            None => self.pointer_store.delete(&key).await,
+        }
+    }
+
     /// Restores what was there before a pin was written, whatever that was, unless somebody has
     /// changed the pin since then.
     ///

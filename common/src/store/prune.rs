@@ -65,12 +65,12 @@ impl Store {
     ) -> Result<Pruned, Error> {
         let mut now = Timestamp::now();
         let mut event = HistoryEvent::new(EventKind::Prune, Outcome::Pending, now, by);
-        let mut pruned = self.due(filter, retention, now).await?;
+        let pruned = self.due(filter, retention, now).await?;
         if dry_run || pruned.is_empty() {
             return Ok(pruned);
         }
-        // Recorded before it is done, so that a person who misses a blob later finds out why. The
-        // upload time of this record is the time of the store's clock, with which blobs' ages are
+        // Recorded before it is done, so that a person who misses a blob later finds out why, and
+        // that others wait for its end: `retained`. The upload time of this record is the time of the store's clock, with which blobs' ages are
         // compared below.
         event.reason = Some(format!("deleting {pruned}"));
         self.append_event(filter, &event).await?;
@@ -78,11 +78,14 @@ impl Store {
             self.objects.head(&key::history(filter, event.at, event.kind.name(), None)).await?;
         now = uploaded(&written);
 
-        pruned = self.delete_due(filter, retention, now).await?;
-        event.outcome = Outcome::Published;
-        event.reason = Some(format!("deleted {pruned}"));
-        self.append_event(filter, &event).await?;
-        Ok(pruned)
+        let deleted = self.delete_due(filter, retention, now).await;
+        // Whatever happened, nobody needs to wait for this prune.
+        (event.outcome, event.reason) = match &deleted {
+            Ok(pruned) => (Outcome::Published, Some(format!("deleted {pruned}"))),
+            Err(error) => (Outcome::Failed, Some(error.to_string())),
+        };
+        let recorded = self.append_event(filter, &event).await;
+        deleted.and_then(|pruned| recorded.map(|()| pruned))
     }
 
     /// Deletes what is due at `now`. Returns what was deleted.
@@ -343,7 +346,11 @@ impl Store {
     /// They are read until two reads in a row agree: then the store had exactly these records at
     /// one moment between the reads, and a blob that moves from one record to another is not
     /// missed.
-    async fn references(&self, filter: &FilterName, without: &[Day]) -> Result<References, Error> {
+    pub(super) async fn references(
+        &self,
+        filter: &FilterName,
+        without: &[Day],
+    ) -> Result<References, Error> {
         let mut before = None;
         for _ in 0..MAX_READS {
             let now = self.read_references(filter).await?;
@@ -368,26 +375,6 @@ impl Store {
             snapshot.versions.push((Some(day), read.version));
         }
         Ok(snapshot)
-    }
-
-    /// Refuses a blob that prune may be about to delete: nobody should point at it.
-    ///
-    /// # Errors
-    /// [`Error::Expiring`]; the store's.
-    pub async fn ensure_retained(&self, blob: &BlobKey, retention: Retention) -> Result<(), Error> {
-        let now = Timestamp::now();
-        let (_, uploaded) = self.head_blob(blob).await?;
-        if !protocol::is_old(uploaded, now, retention) {
-            return Ok(());
-        }
-        let days = self.pointer_days(&blob.filter).await?;
-        let dropped = protocol::pointers_to_drop(&days, Day::of(now), retention);
-        let references = self.references(&blob.filter, &dropped).await?;
-        if protocol::is_expiring(blob, uploaded, now, &references, retention) {
-            let keep_days = retention.keep_days;
-            return Err(Error::Expiring { key: blob.to_string(), uploaded, keep_days });
-        }
-        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::*;
 use crate::digest::Digest;
 use crate::key::{self, SegmentKey};
-use crate::pointer::{EventKind, HistoryEvent, Pin, Pointer};
+use crate::pointer::{EventKind, HistoryEvent, Outcome, Pin, Pointer};
 use crate::protocol::{FollowedBy, RecordState, Retention};
 use crate::remedy::Remedy;
 
@@ -112,7 +112,6 @@ async fn history_comes_newest_first_and_an_outcome_replaces_its_intent() {
             ..HistoryEvent::new(EventKind::Build, outcome, at, "test")
         }
     };
-    use crate::pointer::Outcome;
     store.append_event(&rt(), &event(0, Outcome::Pending)).await.unwrap();
     store.append_event(&rt(), &event(1, Outcome::Refused)).await.unwrap();
     store.append_event(&rt(), &event(0, Outcome::Published)).await.unwrap();
@@ -304,4 +303,63 @@ async fn heads_of_logs_that_were_written_long_ago_are_left_out_and_the_newest_co
     let since = |days| Some(Day::of(Timestamp::now()).minus(days));
     assert_eq!(store.head_nodes(&rt(), None).await.unwrap(), [3, 2, 4, 1]);
     assert_eq!(store.head_nodes(&rt(), since(5)).await.unwrap(), [3, 2]);
+}
+
+#[tokio::test]
+async fn a_pointer_is_taken_back_to_whatever_was_there_before() {
+    let (folder, store) = local();
+    let path = folder.path().join("new/store/rt/pointers/2026-11-19");
+    let content = || std::fs::read(&path).ok();
+    let garbage = b"not a pointer".to_vec();
+    for before in [None, Some(garbage)] {
+        if let Some(bytes) = &before {
+            std::fs::write(&path, bytes).unwrap();
+        }
+        let read = store.pointer(&rt(), day()).await.unwrap().version;
+        let written = Pointer::to(blob(1));
+        store.put_pointer(&rt(), day(), &written, &read).await.unwrap();
+        assert_ne!(content(), before);
+        store.take_back_pointer(&rt(), day(), &written, &read).await.unwrap();
+        assert_eq!(content(), before);
+
+        // A later change by somebody else stays.
+        store.put_pointer(&rt(), day(), &Pointer::to(blob(2)), &read).await.unwrap();
+        store.take_back_pointer(&rt(), day(), &written, &read).await.unwrap();
+        let now = store.pointer(&rt(), day()).await.unwrap().state;
+        assert_eq!(now, RecordState::Found(Pointer::to(blob(2))));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_prune_under_way_is_waited_for_and_one_that_ended_or_was_killed_is_not() {
+    let (_folder, store) = local();
+    let now = Timestamp::now();
+    let event = |kind, outcome, hours| {
+        let at = now - jiff::SignedDuration::from_hours(hours);
+        HistoryEvent::new(kind, outcome, at, "cron")
+    };
+    let others = [
+        event(EventKind::Prune, Outcome::Published, 1),
+        event(EventKind::Prune, Outcome::Failed, 2),
+        event(EventKind::Prune, Outcome::Pending, 25),
+        event(EventKind::Build, Outcome::Pending, 3),
+    ];
+    for other in others {
+        store.append_event(&rt(), &other).await.unwrap();
+    }
+    store.wait_for_prune(&rt(), |why| panic!("{why}")).await.unwrap();
+
+    let prune = event(EventKind::Prune, Outcome::Pending, 0);
+    store.append_event(&rt(), &prune).await.unwrap();
+    let (waits, waiting) = futures::channel::oneshot::channel();
+    let filter = rt();
+    let wait = store.wait_for_prune(&filter, |why| waits.send(why.to_owned()).unwrap());
+    let end = async {
+        assert!(waiting.await.unwrap().contains("the prune of rt"));
+        let ended = HistoryEvent { outcome: Outcome::Published, ..prune };
+        store.append_event(&rt(), &ended).await.unwrap();
+    };
+    let (waited, ()) = futures::join!(wait, end);
+    waited.unwrap();
 }

@@ -9,10 +9,11 @@
 //!
 //! The bound, stated: three days, at most two builds of each builder (each of any day so far, with
 //! either of two sets of IDs), operator's acts and prunes as [`Bound`] says, one ambiguous write.
-//! One step: a complete poll of a server, and prune's last read with its delete. Assumed: nobody is
-//! stopped for a full day between a read and the write that follows from it; and no hand puts back
-//! the very record, or the absence, that a build is about to replace in the moments between its
-//! look and its write. Not promised: that a build remembers a blob that only hand edits have named,
+//! One step: a complete poll of a server. Assumed: nobody is stopped for a full day between a read
+//! and the write that follows from it, nor a prune for ten minutes between its look at a blob and
+//! the delete; and in the moments between such a look and what follows, no hand names the blob that
+//! a prune is about to delete, nor puts back the very record, or the absence, that a build is about
+//! to replace. Not promised: that a build remembers a blob that only hand edits have named,
 //! since those leave no history; that one which was cut off between its pointing and its last
 //! record, and was never run again, is remembered when a hand then leaves no trace of itself; nor
 //! that a day remembers its rollback once prune has dropped its pointer, or may have.

@@ -44,7 +44,7 @@ enum Operating {
     TakingBack {
         event: Event,
         new: Record,
-        before: Record,
+        before: Option<Record>,
     },
     /// Only the outcome is still to be recorded in the history.
     Ended {
@@ -79,16 +79,28 @@ impl Operator {
         self.at == Operating::Idle
     }
 
+    /// Whether this is the target of an act that is not over, or was stopped.
+    pub(crate) fn may_not_have_looked_at(&self, blob: B) -> bool {
+        self.target() == Some(blob) || self.left_unchecked(blob)
+    }
+
+    /// What was written and is still to be checked.
+    fn target(&self) -> Option<B> {
+        match self.at {
+            Operating::Pointed { new: Record { blob, .. }, .. }
+            | Operating::AmbiguousWrite { new: Record { blob, .. }, .. }
+            | Operating::TakingBack { new: Record { blob, .. }, .. }
+            | Operating::Pinned { new: Pinned { blob, .. }, .. } => Some(blob),
+            _ => None,
+        }
+    }
+
     pub(crate) fn left_unchecked(&self, blob: B) -> bool {
         self.unchecked == Some(blob)
     }
 
     pub(crate) fn stop(&mut self) {
-        if let Operating::Pointed { new: Record { blob, .. }, .. }
-        | Operating::AmbiguousWrite { new: Record { blob, .. }, .. }
-        | Operating::TakingBack { new: Record { blob, .. }, .. }
-        | Operating::Pinned { new: Pinned { blob, .. }, .. } = self.at
-        {
+        if let Some(blob) = self.target() {
             self.unchecked = Some(blob);
         }
         self.at = Operating::Idle;
@@ -102,14 +114,17 @@ impl Operator {
                     for day in 0..=world.today {
                         if world.pointers.get(&day).map(|record| record.blob) != Some(to) {
                             actions.push(Action::Repoint { day, to });
-                            actions.push(Action::HandEdit { day, to });
+                            if !world.pruner.is_about_to_delete(to) {
+                                actions.push(Action::HandEdit { day, to });
+                            }
                         }
                     }
                     actions.push(Action::PinTo { to });
                 }
                 for (day, record) in world.pointers.iter().filter(|(_, record)| record.by.is_some())
                 {
-                    for to in world.blobs.keys().filter(|to| **to != record.blob) {
+                    let others = world.blobs.keys().filter(|to| **to != record.blob);
+                    for to in others.filter(|to| !world.pruner.is_about_to_delete(**to)) {
                         actions.push(Action::EditBlob { day: *day, to: *to });
                     }
                 }
@@ -119,6 +134,7 @@ impl Operator {
                     // What prune has deleted, nobody would put back.
                     if now.is_some_and(|now| now.blob != record.blob)
                         && world.blobs.contains_key(&record.blob)
+                        && !world.pruner.is_about_to_delete(record.blob)
                         && !world.sets_out_from(day, Some(*record))
                     {
                         actions.push(Action::PutBack { record: *record });
@@ -129,6 +145,10 @@ impl Operator {
                 if world.pin.is_some() {
                     actions.push(Action::Unpin);
                 }
+            }
+            // A prune that looked at the target before may still delete it.
+            Operating::Pointed { .. } | Operating::Pinned { .. } if world.pruner.is_running() => {
+                actions.push(Action::StopOperator);
             }
             Operating::Recorded { .. } => {
                 actions.extend(ways(world).map(|write| Action::Operator { write }));
@@ -270,19 +290,12 @@ impl World {
                     }
                 }
             }
-            Operating::Pointed { event, new, before } => match before {
-                _ if self.blobs.contains_key(&new.blob) => {
-                    Operating::Ended { event, outcome: Outcome::Published }
-                }
-                Some(before) => Operating::TakingBack { event, new, before },
-                // There is nothing to put back: the command fails and says so.
-                None => {
-                    self.operator.unchecked = Some(new.blob);
-                    Operating::Ended { event, outcome: Outcome::Failed }
-                }
+            Operating::Pointed { event, new, before } => match self.blobs.contains_key(&new.blob) {
+                true => Operating::Ended { event, outcome: Outcome::Published },
+                false => Operating::TakingBack { event, new, before },
             },
             Operating::TakingBack { event, new, before } => {
-                self.compare_and_set(event.day, Some(before), Some(new), Write::Clear);
+                self.compare_and_set(event.day, before, Some(new), Write::Clear);
                 self.met.taken_back = true;
                 Operating::Ended { event, outcome: Outcome::Failed }
             }
