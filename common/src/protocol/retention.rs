@@ -14,8 +14,8 @@
 //!
 //! A prune may have looked at the blob before that, and delete it in its next request. It records
 //! its begin before it looks, and its end. So a build of an old day ([`may_be_old`]) waits for the
-//! end of a prune after it has uploaded the blob, an operator's command after it has pointed at an
-//! old one; then both look once more.
+//! end of a prune after it has uploaded the blob, an operator's command after it has pointed at a
+//! blob of such a day; then both look once more.
 //!
 //! They hold as long as no program stops for a day between such a read and the write after it, and
 //! no prune for ten minutes between its look at a blob and the delete.

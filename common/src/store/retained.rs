@@ -40,8 +40,9 @@ impl Store {
         Ok(())
     }
 
-    /// Checks that a blob is there after a record was made to name it. If it is old, a prune that
-    /// looked at it before may still delete it: then this waits for the end of that prune.
+    /// Checks that a blob is there after a record was made to name it. If it is of an old day, a
+    /// prune that looked at it, or at an earlier upload of it, may still delete it: then this waits
+    /// for the end of that prune.
     ///
     /// # Errors
     /// [`Error::NotFound`]; the store's.
@@ -51,11 +52,10 @@ impl Store {
         retention: Retention,
         waits: impl FnOnce(&str),
     ) -> Result<(), Error> {
-        let (_, uploaded) = self.head_blob(blob).await?;
-        if protocol::is_old(uploaded, Timestamp::now(), retention) {
+        if protocol::may_be_old(blob.day, Day::of(Timestamp::now()), retention) {
             self.wait_for_prune(&blob.filter, waits).await?;
-            self.head_blob(blob).await?;
         }
+        self.head_blob(blob).await?;
         Ok(())
     }
 

@@ -95,6 +95,12 @@ impl Operator {
         }
     }
 
+    /// Whether a prune is waited for before the last check.
+    fn waits(&self, world: &World) -> bool {
+        let is_old = |B(day, _)| protocol::may_be_old(day_of(day), day_of(world.today), RETENTION);
+        world.pruner.is_running() && self.target().is_some_and(is_old)
+    }
+
     pub(crate) fn left_unchecked(&self, blob: B) -> bool {
         self.unchecked == Some(blob)
     }
@@ -147,7 +153,7 @@ impl Operator {
                 }
             }
             // A prune that looked at the target before may still delete it.
-            Operating::Pointed { .. } | Operating::Pinned { .. } if world.pruner.is_running() => {
+            Operating::Pointed { .. } | Operating::Pinned { .. } if self.waits(world) => {
                 actions.push(Action::StopOperator);
             }
             Operating::Recorded { .. } => {
