@@ -318,7 +318,6 @@ async fn keep_from_prune(
 ) -> Result<(), Error> {
     upload_if_old(store, blob, retention).await?;
     if protocol::may_be_old(blob.key().day, Day::of(Timestamp::now()), retention) {
-        crash_point("kept");
         store.wait_for_prune(&blob.key().filter, |why| tracing::info!("{why}")).await?;
         upload_if_old(store, blob, retention).await?;
     }

@@ -206,6 +206,15 @@ pub fn key_of(bytes: &[u8], file: &str) -> Result<BlobKey, Error> {
     Ok(BlobKey { filter: header.filter, day: header.day, digest })
 }
 
+/// How long a blob is that begins with these bytes, by its header.
+///
+/// # Errors
+/// As [`key_of`].
+pub(crate) fn len_of(first: &[u8], file: &str) -> Result<u64, Error> {
+    let (header, _, start) = parse_header(first, &file)?;
+    Ok(start as u64 + header.shape.body_bytes() + Digest::BYTES as u64)
+}
+
 /// The header at the beginning of a blob, whose other bytes are not there.
 ///
 /// # Errors

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bloomsday_common::atomic_file;
+use bloomsday_common::day::Day;
 use bloomsday_common::hash::mix64;
 use bloomsday_common::key::{BlobKey, FilterName};
+use bloomsday_common::protocol::FollowedBy;
 use bloomsday_common::store::Store;
 use bloomsday_server::Config;
 use clap::Args;
@@ -56,16 +58,17 @@ impl Follow {
         check_place(&self.to, &store)?;
         let max_age_days = settings.max_age_days(&self.filter);
         if self.once {
-            self.round(&store, max_age_days, output).await?;
+            self.round(&store, max_age_days, &mut None, output).await?;
             return Ok(ExitCode::SUCCESS);
         }
         let interval = self.poll_interval.or(settings.file().poll_interval);
         let interval = interval.unwrap_or(Config::new("", Vec::new()).poll_interval);
         let mut end = EndSignals::new()?;
-        let mut last_failure = None;
+        let (mut last_followed, mut last_failure) = (None, None);
         loop {
             let round = async {
-                let failure = self.round(&store, max_age_days, output).await.err();
+                let round = self.round(&store, max_age_days, &mut last_followed, output);
+                let failure = round.await.err();
                 let failure = failure.map(|error| error.to_string());
                 match &failure {
                     Some(why) if failure != last_failure => {
@@ -86,18 +89,28 @@ impl Follow {
         }
     }
 
-    /// Replaces the file if the store names another blob than the one in it.
-    async fn round(&self, store: &Store, max_age_days: u32, output: &Output) -> Result<(), Error> {
-        let target = target(store, &self.filter, max_age_days).await?;
+    /// Replaces the file if the store names another blob than the one in it. `last_followed` is the
+    /// newest day whose pointer was followed: a clock that is set back does not remove its blob.
+    async fn round(
+        &self,
+        store: &Store,
+        max_age_days: u32,
+        last_followed: &mut Option<Day>,
+        output: &Output,
+    ) -> Result<(), Error> {
         // Read each time: another program may have changed the file, and a damaged one is replaced.
-        match sound_blob(&self.to) {
-            Some(there) if there.filter != self.filter => {
-                let (path, other) = (self.to.display(), there.filter);
-                let why = format!("{path} is of the filter `{other}`: name another file");
-                return Err(Error::Usage(why));
-            }
-            Some(there) if there.digest == target.blob.digest => return Ok(()),
-            _ => {}
+        let there = sound_blob(&self.to);
+        if let Some(there) = there.as_ref().filter(|there| there.filter != self.filter) {
+            let (path, other) = (self.to.display(), &there.filter);
+            let why = format!("{path} is of the filter `{other}`: name another file");
+            return Err(Error::Usage(why));
+        }
+        let target = target(store, &self.filter, *last_followed, max_age_days).await?;
+        if let FollowedBy::Pointer { day } = target.by {
+            *last_followed = Some(day).max(*last_followed);
+        }
+        if there.is_some_and(|there| there.digest == target.blob.digest) {
+            return Ok(());
         }
         let (header, filter) = store.open_blob(&target.blob).await?;
         let bytes = filter.memory();

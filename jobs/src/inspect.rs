@@ -11,7 +11,7 @@ use bloomsday_common::delta;
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::{BlobKey, DeltaKey, split_url};
 use bloomsday_common::memory::Buffer;
-use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
+use bloomsday_common::store::{MAX_BLOB_BYTES, Store, open_file};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
@@ -92,7 +92,7 @@ async fn delta_bytes(text: &str, settings: &Settings) -> Result<Option<Vec<u8>>,
     let path = Path::new(text);
     if path.is_file() {
         let mut magic = [0; delta::MAGIC.len()];
-        let mut file = open_file(path)?;
+        let mut file = open_to_read(path)?;
         let is_delta = file.read_exact(&mut magic).is_ok() && magic == delta::MAGIC;
         return is_delta.then(|| read(path).map(|bytes| bytes.to_vec())).transpose();
     }
@@ -104,9 +104,18 @@ async fn delta_bytes(text: &str, settings: &Settings) -> Result<Option<Vec<u8>>,
     Ok(Some(store.read_delta(&key, delta::max_bytes(MAX_BLOB_BYTES)).await?))
 }
 
-fn open_file(path: &Path) -> Result<File, Error> {
-    let failed = |source| Error::System { doing: format!("read {}", path.display()), source };
-    File::open(path).map_err(failed)
+fn open_to_read(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => {
+            Error::NotFound(format!("there is no file {}", path.display()))
+        }
+        _ => reading(path, source),
+    })
+}
+
+/// What the system said of a file that is read.
+fn reading(path: &Path, source: std::io::Error) -> Error {
+    Error::System { doing: format!("read {}", path.display()), source }
 }
 
 /// Prints what a delta states, after every check that needs neither of its blobs.
@@ -176,28 +185,30 @@ fn store_of(text: &str, settings: &Settings) -> Result<Store, Error> {
 
 /// Whether a local file begins as a blob does.
 pub(crate) fn is_blob(path: &Path) -> bool {
-    first_bytes(path).is_ok_and(|first| first.starts_with(&blob::MAGIC))
+    let first = File::open(path).and_then(|mut file| first_bytes(&mut file));
+    first.is_ok_and(|first| first.starts_with(&blob::MAGIC))
 }
 
 /// The first bytes of a file, fewer than a header has.
-fn first_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+fn first_bytes(file: &mut File) -> std::io::Result<Vec<u8>> {
     const FIRST_BYTES: u64 = 64;
     let mut first = Vec::new();
-    File::open(path)?.take(FIRST_BYTES).read_to_end(&mut first)?;
+    file.take(FIRST_BYTES).read_to_end(&mut first)?;
     Ok(first)
 }
 
 /// Opens a local file, after every check.
 pub(crate) fn open_blob_file(path: &Path) -> Result<(BlobKey, Header, Filter), Error> {
-    // Before all of it is read: it may be any file, of any size. What is no file can be read only
-    // once.
-    if path.is_file()
-        && let Ok(first) = first_bytes(path)
-        && !first.starts_with(&blob::MAGIC)
-    {
-        blob::key_of(&first, &path.display().to_string())?;
+    if path.is_file() {
+        return Ok(open_file(path, None)?);
     }
-    let (memory, name) = (read(path)?, path.display().to_string());
+    // A pipe, such as `<(curl …)`, can be read only once.
+    let (mut file, name) = (open_to_read(path)?, path.display().to_string());
+    let first = first_bytes(&mut file).map_err(|source| reading(path, source))?;
+    if !first.starts_with(&blob::MAGIC) {
+        blob::key_of(&first, &name)?;
+    }
+    let memory = read_all(path, first.chain(file))?;
     let key = blob::key_of(&memory, &name)?;
     let opened = blob::open(RawBlob::of(memory), &key);
     let (header, filter) = opened.map_err(|error| error.of_file(&name))?;
@@ -206,13 +217,23 @@ pub(crate) fn open_blob_file(path: &Path) -> Result<(BlobKey, Header, Filter), E
 
 /// Reads a local file into memory that a filter can use.
 pub(crate) fn read(path: &Path) -> Result<Buffer, Error> {
-    let failed = |source| Error::System { doing: format!("read {}", path.display()), source };
-    let bytes = match std::fs::read(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Error::NotFound(format!("there is no file {}", path.display())));
-        }
-        read => read.map_err(failed)?,
-    };
+    let mut file = open_to_read(path)?;
+    let metadata = file.metadata().map_err(|source| reading(path, source))?;
+    if !metadata.is_file() {
+        return read_all(path, file);
+    }
+    let failed = |source| reading(path, source);
+    let bytes = usize::try_from(metadata.len()).map_err(std::io::Error::other);
+    let mut memory = bytes.and_then(Buffer::zeroed).map_err(failed)?;
+    file.read_exact(&mut memory).map_err(failed)?;
+    Ok(memory)
+}
+
+/// Reads a stream whose length nobody knows, up to the largest blob.
+fn read_all(path: &Path, stream: impl Read) -> Result<Buffer, Error> {
+    let failed = |source| reading(path, source);
+    let mut bytes = Vec::new();
+    stream.take(MAX_BLOB_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     let mut memory = Buffer::zeroed(bytes.len()).map_err(failed)?;
     memory.copy_from_slice(&bytes);
     Ok(memory)

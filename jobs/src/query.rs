@@ -35,7 +35,8 @@ pub(crate) struct Query {
 impl Query {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
-        let target = target(&store, &self.filter, settings.max_age_days(&self.filter)).await?;
+        let target =
+            target(&store, &self.filter, None, settings.max_age_days(&self.filter)).await?;
         // A store behind HTTP lists nothing.
         if !store.is_read_only() && !store.segment_days(&self.filter).await?.is_empty() {
             let why = format!(

@@ -96,7 +96,7 @@ async fn why_not_followed(
         return Some(format!("no server follows {day} before that day has begun"));
     }
     // The pointer is written: a failure here is no failure of the command.
-    let followed = target(store, filter, days).await.ok()?;
+    let followed = target(store, filter, None, days).await.ok()?;
     match &followed.by {
         FollowedBy::Pin { .. } => Some(format!(
             "a pin keeps servers on {} until `bloomsday unpin {filter}`",

@@ -32,14 +32,16 @@ pub(crate) async fn filters(
 /// How many names an error lists.
 const MAX_LISTED: usize = 10;
 
-/// By the pin, else by the newest pointer of the last `max_age_days`.
+/// By the pin, else by the newest pointer of the last `max_age_days`: of the days up to today, or up
+/// to `last_followed`, if the clock was set back since that day's pointer was followed.
 pub(crate) async fn target(
     store: &Store,
     filter: &FilterName,
+    last_followed: Option<Day>,
     max_age_days: u32,
 ) -> Result<Followed, Error> {
     let now = Timestamp::now();
-    let days = days_to_follow(Day::of(now), None, max_age_days);
+    let days = days_to_follow(Day::of(now), last_followed, max_age_days);
     match store.follow(filter, &days, now).await? {
         Following::Blob(followed) => Ok(followed),
         Following::Keep(error) => Err(error.into()),

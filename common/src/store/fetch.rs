@@ -271,11 +271,12 @@ pub fn read_copy(file: &File, mut memory: Buffer) -> io::Result<RawBlob> {
     Ok(RawBlob { memory, digest, ones })
 }
 
-/// Opens a blob file and checks every byte of it; with `digest`, it must have that one.
+/// Opens a blob file and checks every byte of it; with `digest`, it must have that one. A file that
+/// is no blob, or not of the length that its header says, is refused by its first bytes.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::TooManyBytes`], [`Error::Memory`], the system's, or what is wrong
-/// with the blob.
+/// [`Error::NotFound`], [`Error::TooManyBytes`], [`Error::Memory`], the system's, also for what is
+/// no regular file, or what is wrong with the blob.
 pub fn open_file(
     path: &std::path::Path,
     digest: Option<Digest>,
@@ -290,9 +291,19 @@ pub fn open_file(
         }
         _ => Error::File { doing: "read", path: name.clone(), source },
     };
+    // To open a pipe would wait for somebody who writes.
+    if !path.metadata().map_err(failed)?.is_file() {
+        return Err(failed(io::Error::other("it is not a regular file")));
+    }
     let file = File::open(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
     check_size(&name, bytes, MAX_BLOB_BYTES)?;
+    let mut first = vec![0; bytes.min(blob::MAX_HEADER_BYTES) as usize];
+    file.read_exact_at(&mut first, 0).map_err(failed)?;
+    let expected = blob::len_of(&first, &name)?;
+    if bytes != expected {
+        return Err(Error::Length { key: name, expected, got: bytes });
+    }
     let memory = usize::try_from(bytes).map_err(io::Error::other).and_then(Buffer::zeroed);
     let memory = memory.map_err(|source| Error::Memory { bytes, source })?;
     let raw = read_copy(&file, memory).map_err(failed)?;
