@@ -5,6 +5,7 @@ use bloomsday_common::blob::{self, Header, Origin};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::{Filter, Layout};
 use bloomsday_common::hash::{Murmur3, Spark, Xxh3};
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::Retention;
@@ -48,6 +49,8 @@ pub struct Import {
     pub filter: FilterName,
     /// The day that the filter is for.
     pub day: Day,
+    /// What the other system hashed of an ID. Nobody can find that out from the file.
+    pub id_form: IdForm,
     /// The format of the file.
     pub format: ForeignFormat,
     /// The content of the file.
@@ -82,6 +85,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     };
     let filter = filter.map_err(foreign)?;
     let header = describe(job.filter, job.day, &filter).map_err(foreign)?;
+    let header = Header { id_form: job.id_form, ..header };
     let warning = quality::check_quality(&header, &filter)?;
     let blob = Republish {
         header: &header,
@@ -122,7 +126,7 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
         filter: name,
         day,
         shape,
-        id_form: Default::default(),
+        id_form: IdForm::default(),
         origin: Origin::Imported,
         ids: (ids.round() as u64).max(1),
         fpp_target: rate,

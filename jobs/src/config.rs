@@ -193,6 +193,10 @@ impl Settings {
         self.filter(name).max_age_days.unwrap_or(defaults::MAX_AGE_DAYS)
     }
 
+    pub(crate) fn id_form(&self, name: &FilterName) -> IdForm {
+        self.filter(name).id.unwrap_or_default()
+    }
+
     pub(crate) fn retention(&self, name: &FilterName) -> Retention {
         let default = Retention::default();
         let keep_days = self.filter(name).keep_days.unwrap_or(default.keep_days);
@@ -265,7 +269,7 @@ impl Settings {
     pub(crate) fn follow(&self, name: FilterName) -> FilterConfig {
         let file = self.filter(&name);
         let mut filter = FilterConfig::new(name);
-        filter.id_form = file.id.unwrap_or_default();
+        filter.id_form = self.id_form(&filter.name);
         filter.max_age_days = file.max_age_days.unwrap_or(filter.max_age_days);
         filter.guard = file.guard.unwrap_or(filter.guard);
         filter.guard_max_hold = file.guard_max_hold.unwrap_or(filter.guard_max_hold);

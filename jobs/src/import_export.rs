@@ -8,6 +8,7 @@ use bloomsday_builder::{ForeignFormat, Import as ImportJob, import};
 use bloomsday_common::atomic_file;
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use clap::{Args, ValueEnum};
 
@@ -68,6 +69,9 @@ pub(crate) struct Import {
     /// The format of the file.
     #[arg(long)]
     format: Format,
+    /// What was hashed of an ID: its bytes, or the normalised form of a URL [default: bytes].
+    #[arg(long, value_name = "bytes|url")]
+    id: Option<IdForm>,
     /// The file to import.
     file: PathBuf,
     /// Check the file, but write nothing.
@@ -115,9 +119,11 @@ impl Import {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.store_to_write(self.dry_run)?;
         let retention = settings.retention(&self.filter);
+        let id_form = self.id.unwrap_or_else(|| settings.id_form(&self.filter));
         let job = ImportJob {
             filter: self.filter,
             day: self.day,
+            id_form,
             format: match self.format {
                 Format::Guava => ForeignFormat::Guava,
                 Format::Spark => ForeignFormat::Spark,

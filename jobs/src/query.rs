@@ -5,8 +5,10 @@ use std::io::{self, BufRead, BufWriter, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::Filter;
-use bloomsday_common::key::FilterName;
+use bloomsday_common::id_form::IdForm;
+use bloomsday_common::key::{BlobKey, FilterName};
 use clap::Args;
 use serde_json::json;
 
@@ -46,7 +48,8 @@ impl Query {
             );
             complain("warning", &why);
         }
-        let (_, filter) = store.open_blob(&target.blob).await?;
+        let (header, filter) = store.open_blob(&target.blob).await?;
+        self.check_id_form(settings, &target.blob, header.id_form)?;
         let mut out = BufWriter::new(io::stdout().lock());
         if self.ids.is_empty() {
             let mut lines = Lines { input: io::stdin().lock(), is_crlf: None };
@@ -65,6 +68,22 @@ impl Query {
         let is_miss = |id: &Vec<u8>| hits.map_or_else(|| !filter.contains(id), |hits| hits == 0);
         let is_miss = matches!(&ids[..], [id] if is_miss(id));
         Ok(if is_miss { ExitCode::from(exit::MISS) } else { ExitCode::SUCCESS })
+    }
+}
+
+impl Query {
+    /// Refuses a blob whose form of IDs is not the configured one, as a server does.
+    fn check_id_form(
+        &self,
+        settings: &Settings,
+        blob: &BlobKey,
+        got: IdForm,
+    ) -> Result<(), StoreError> {
+        let expected = settings.id_form(&self.filter);
+        if settings.file().filters.contains_key(&self.filter) && got != expected {
+            return Err(StoreError::IdForm { key: blob.to_string(), expected, got });
+        }
+        Ok(())
     }
 }
 

@@ -8,8 +8,9 @@ use percent_encoding::percent_decode_str;
 
 use super::blocks::{Block, Blocks};
 
-/// How much is kept of a line that is longer than any valid ID: enough to be invalid.
-const MAX_LINE_BYTES: usize = *ID_BYTES.end() + 1;
+/// How much is kept of a line that is longer than any valid ID: enough to be invalid, also without
+/// a CR at its end.
+const MAX_LINE_BYTES: usize = *ID_BYTES.end() + 2;
 
 /// The bytes of an ID from a URL, where it is percent-encoded.
 ///
@@ -207,6 +208,15 @@ mod tests {
         let block = lines.into_blocks().next().unwrap();
         let lengths: Vec<usize> = split_ids(&block).map(<[u8]>::len).collect();
         assert_eq!(lengths, [MAX_LINE_BYTES, 1]);
+
+        // What is cut right after a CR is not taken for a valid ID and the end of its line.
+        let blocks = Blocks::new(1, 2048);
+        let mut lines = Lines::default();
+        let line = [&[b'x'; 1_024][..], b"\r", &[b'x'; 4_000], b"\r\n"].concat();
+        assert!(lines.push(&line, &blocks).is_some() && lines.ends() == LineEnds::CrLf);
+        let block = lines.into_blocks().next().unwrap();
+        let longest = split_ids(&block).map(|id| without_return(id).len()).max();
+        assert!(longest.unwrap() > *ID_BYTES.end());
     }
 
     proptest! {

@@ -179,6 +179,32 @@ fn importing_the_same_file_again_changes_nothing() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn an_imported_filter_of_urls_has_the_form_of_ids_that_is_configured() {
+    let backend = Backend::local();
+    let at = |name: &str| backend.folder.path().join(name).display().to_string();
+    let (file, config) = (at("rt.guava"), at("urls.toml"));
+    let urls = lines((0..1_000).map(|n| format!("example.org/p{n}?a=&b=")));
+    fs::write(&file, guava(&["write", "1000", "0.001"], &urls)).unwrap();
+    fs::write(&config, "[filters.rt]\nid = \"url\"\n").unwrap();
+    let day = today().to_string();
+    let import = |more: &[&str]| {
+        let words =
+            ["import", "rt", "--day", &day, "--format", "guava", &file, "--config", &config];
+        backend.bloomsday(&[&words, more].concat()).run().expect(0)
+    };
+    let query = || {
+        backend
+            .bloomsday(&["query", "rt", "http://Example.org:80/p5?b&a", "--config", &config])
+            .run()
+    };
+    import(&["--id", "bytes"]);
+    query().expect(2).complains(&["of the form `bytes`", "of the form `url`"]);
+    import(&[]);
+    query().expect(0);
+}
+
+#[test]
 fn a_blocked_blob_cannot_be_exported_and_the_remedy_is_named() {
     let backend = Backend::local();
     let report = Publisher::days_ago(&backend, 0).users(0..1_000).run().expect(0).json();
