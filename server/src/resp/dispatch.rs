@@ -35,6 +35,8 @@ const COMMANDS: &[Command] = &[
     Command::plain("multi", 1, multi).immediate(),
     Command::plain("exec", 1, exec).writes().immediate(),
     Command::plain("discard", 1, discard).immediate(),
+    // There is no WATCH, so nothing is watched.
+    Command::plain("unwatch", 1, unwatch),
 ];
 
 const SUBCOMMANDS: &[Command] = &[
@@ -201,7 +203,9 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     }
     reply.array(request.len() - 2);
     for name in &request[2..] {
-        match named(name) {
+        let mut parts = name.splitn(2, |byte| *byte == b'|');
+        let command = parts.next().and_then(named);
+        match parts.next().map_or(command, |word| command?.subcommand(word)) {
             Some(command) => command.describe(reply),
             None => reply.null(),
         }
@@ -297,6 +301,11 @@ fn exec(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(),
 
 fn discard(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     session.transaction.take().ok_or("ERR DISCARD without MULTI")?;
+    reply.ok();
+    Ok(())
+}
+
+fn unwatch(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     reply.ok();
     Ok(())
 }

@@ -33,7 +33,10 @@ module list a|module foo a|command getkeys sadd a b|command getkeys del a b|comm
 command getkeys sadd a|command getkeys ping a|command getkeys|command list filterby pattern smism*
 command list filterby|command list filterby module nosuch|command list filterby foo x|multi|client foo|exec
 multi|client id a|exec|multi|exec a|exec|exec a|multi|config|exec|multi|memory usage|exec|multi|command getkeys|exec
-hello 3 auth default x foo|hello 3 setname é foo
+hello 3 auth default x foo|hello 3 setname é foo|client reply|client reply on|client reply foo|client tracking
+client tracking foo|client tracking off|client caching|client caching yes|client caching maybe|client unblock
+client unblock x|client unblock 1|client unblock 1 error|client unblock 1 foo|client unpause|unwatch|unwatch a
+multi|unwatch|exec
 time a|role a|role|reset a|readonly a|foo|foo a b|FOO BAR|module|module foo|info nothing";
 
 #[test]
@@ -236,7 +239,15 @@ fn a_client_sees_the_others_and_ends_them() {
     assert!(one.contains("name=victim") && !one.contains("name=killer"), "{one}");
     assert!(one.contains(" db=7 ") && one.contains(" resp=3"), "{one}");
     assert!(one.contains(" idle=0 ") && one.contains(" cmd=NULL "), "{one}");
-    assert!(a.call("CLIENT INFO").contains(" cmd=client|info "));
+    let own = a.call("CLIENT INFO");
+    assert!(own.contains(" qbuf=26 ") && own.contains(" cmd=client|info "), "{own}");
+    assert!(one.contains(" qbuf=0 "), "{one}");
+    assert!(a.call("CLIENT REPLY OFF").starts_with("-ERR CLIENT REPLY OFF and SKIP are not"));
+    assert!(a.call("CLIENT TRACKING ON").starts_with("-ERR CLIENT TRACKING ON is not supported"));
+    let long = format!("CLIENT SETNAME {}", "x".repeat(257));
+    assert_eq!(a.call(&long), "-ERR Client names have at most 256 bytes|");
+    let described = a.call("COMMAND INFO client|id client|foo foo|id");
+    assert!(described.starts_with("*3|*10|$9|client|id|") && described.ends_with("|$-1|$-1|"));
     for (line, reply) in [
         ("CLIENT KILL 127.0.0.1:1", "-ERR No such client|"),
         ("CLIENT KILL ID 0", "-ERR client-id should be greater than 0|"),

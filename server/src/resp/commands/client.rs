@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::super::command::{Command, help, is, number, quote};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{SYNTAX, Session};
+use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session};
 use super::super::shared::{ClientEntry, RespState};
 
 pub(super) const COMMANDS: &[Command] = &[Command::container("client", SUBCOMMANDS)];
 
 const SUBCOMMANDS: &[Command] = &[
+    Command::plain("client|caching", 3, caching),
     Command::plain("client|getname", 2, getname),
     Command::plain("client|getredir", 2, getredir),
     Command::plain("client|help", 2, usage),
@@ -19,9 +20,13 @@ const SUBCOMMANDS: &[Command] = &[
     Command::plain("client|list", -2, list),
     Command::plain("client|no-evict", 3, switch),
     Command::plain("client|no-touch", 3, switch),
+    Command::plain("client|reply", 3, answer),
     Command::plain("client|setinfo", 4, setinfo),
     Command::plain("client|setname", 3, setname),
+    Command::plain("client|tracking", -3, tracking),
     Command::plain("client|trackinginfo", 2, trackinginfo),
+    Command::plain("client|unblock", -3, unblock),
+    Command::plain("client|unpause", 2, unpause),
 ];
 
 /// The longest name of a connection.
@@ -29,9 +34,12 @@ const MAX_NAME_BYTES: usize = 256;
 
 /// A name that a client gives itself.
 pub(super) fn check_name(name: &[u8]) -> Result<Vec<u8>, Fault> {
-    let fits = name.len() <= MAX_NAME_BYTES && name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    if name.len() > MAX_NAME_BYTES {
+        return Err(format!("ERR Client names have at most {MAX_NAME_BYTES} bytes").into());
+    }
+    let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     let why = "ERR Client names cannot contain spaces, newlines or special characters.";
-    if fits { Ok(name.to_vec()) } else { Err(why.into()) }
+    if is_plain { Ok(name.to_vec()) } else { Err(why.into()) }
 }
 
 fn usage(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -77,9 +85,9 @@ fn setinfo(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
     Ok(())
 }
 
-fn info(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     session.publish();
-    reply.verbatim(&description(session, &session.known, "client|info"));
+    reply.verbatim(&description(session, &session.known, "client|info", request));
     Ok(())
 }
 
@@ -100,7 +108,8 @@ fn list(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     session.publish();
     let clients = session.shared.clients();
     let listed = clients.values().filter(|known| wanted(known));
-    let text: String = listed.map(|known| description(session, known, "client|list")).collect();
+    let describe = |known| description(session, known, "client|list", request);
+    let text: String = listed.map(|known| describe(known)).collect();
     drop(clients);
     reply.verbatim(&text);
     Ok(())
@@ -207,7 +216,57 @@ fn switch(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(
     Ok(())
 }
 
-/// Nobody is notified of changes.
+/// Every request is answered.
+fn answer(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if is(request[2], "ON") {
+        reply.ok();
+        return Ok(());
+    }
+    let is_other = is(request[2], "OFF") || is(request[2], "SKIP");
+    let why = "ERR CLIENT REPLY OFF and SKIP are not supported: every request is answered";
+    Err(if is_other { why.into() } else { SYNTAX })
+}
+
+/// No command blocks.
+fn unblock(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    match request[3..] {
+        [] => {}
+        [reason] if is(reason, "TIMEOUT") || is(reason, "ERROR") => {}
+        [_] => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
+        _ => return Err(SYNTAX),
+    }
+    number::<i64>(request[2]).ok_or(NOT_AN_INTEGER)?;
+    reply.integer(0);
+    Ok(())
+}
+
+/// Nobody is ever paused.
+fn unpause(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.ok();
+    Ok(())
+}
+
+/// Nobody is notified of changes: a client that took OK for an answer would keep what is outdated.
+fn tracking(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    match request[2..] {
+        [word] if is(word, "OFF") => {
+            reply.ok();
+            Ok(())
+        }
+        [word, ..] if is(word, "ON") => {
+            Err("ERR CLIENT TRACKING ON is not supported: clients are not notified of changes"
+                .into())
+        }
+        _ => Err(SYNTAX),
+    }
+}
+
+fn caching(_: &mut Session, _: &[&[u8]], _: &mut Reply<'_>) -> Result<(), Fault> {
+    let why = "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
+               mode enabled";
+    Err(why.into())
+}
+
 fn getredir(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     reply.integer(-1);
     Ok(())
@@ -225,14 +284,17 @@ fn trackinginfo(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(
     Ok(())
 }
 
-/// A line of CLIENT LIST, with the fields and in the order of Redis, but for what it says of its
-/// buffers. `command` is the one that asks; of other connections nobody keeps the last one.
-fn description(session: &Session, known: &ClientEntry, command: &str) -> String {
+/// A line of CLIENT LIST, with the fields and in the order of Redis. `command` and `request` are
+/// those of the connection that asks; of other connections nobody keeps the last ones. What buffers
+/// take is not measured.
+fn description(session: &Session, known: &ClientEntry, command: &str, request: &[&[u8]]) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let info = known.info();
+    let asks = known.id == session.known.id;
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 \
-         multi={} watch=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+         multi={} watch=0 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+         tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
         known.id,
         known.address,
         session.shared.address,
@@ -241,9 +303,17 @@ fn description(session: &Session, known: &ClientEntry, command: &str) -> String 
         known.idle(),
         info.database,
         info.queued.map_or(-1, |queued| queued as i64),
-        if known.id == session.known.id { command } else { "NULL" },
+        if asks { encoded_len(request) } else { 0 },
+        if asks { command } else { "NULL" },
         if info.is_v3 { 3 } else { 2 },
         text(&info.library.0),
         text(&info.library.1),
     )
+}
+
+/// How many bytes a request has as an array of bulk strings.
+fn encoded_len(request: &[&[u8]]) -> usize {
+    let line = |number: usize| format!("*{number}\r\n").len();
+    let word = |word: &&[u8]| line(word.len()) + word.len() + 2;
+    line(request.len()) + request.iter().map(word).sum::<usize>()
 }
