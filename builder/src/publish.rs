@@ -251,21 +251,11 @@ pub async fn advance(
         }
         _ => return Ok(preview),
     };
-    let event =
-        HistoryEvent { outcome: Outcome::Pending, previous: previous.clone(), ..event.clone() };
+    let event = HistoryEvent { outcome: Outcome::Pending, previous, ..event.clone() };
     store.append_event(filter, &event).await?;
     keep_from_prune(store, blob, retention).await?;
     crash_point("recorded");
-    let pointer = Pointer {
-        bytes: Some(blob.bytes()),
-        ids: Some(header.ids),
-        previous,
-        published_at: Some(Timestamp::now()),
-        published_by: Some(event.by.clone()),
-        kind: Some(EventKind::Build),
-        reason: event.reason.clone(),
-        ..Pointer::to(blob.key().clone())
-    };
+    let pointer = pointer_to(blob, header, &event);
     match store.put_pointer(filter, day, &pointer, &plan.now.version).await {
         Ok(()) => {
             crash_point("pointed");
@@ -277,6 +267,20 @@ pub async fn advance(
             Ok(unchanged.unwrap_or_else(|| superseded(start, blob.key(), &why)))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The pointer of a build that moves now.
+fn pointer_to(blob: Uploaded<'_>, header: &Header, event: &HistoryEvent) -> Pointer {
+    Pointer {
+        bytes: Some(blob.bytes()),
+        ids: Some(header.ids),
+        previous: event.previous.clone(),
+        published_at: Some(Timestamp::now()),
+        published_by: Some(event.by.clone()),
+        kind: Some(EventKind::Build),
+        reason: event.reason.clone(),
+        ..Pointer::to(blob.key().clone())
     }
 }
 

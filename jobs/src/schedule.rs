@@ -81,6 +81,25 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let metrics = Metrics::new();
+        let runners = self.runners(settings, &metrics, output)?;
+        if self.dry_run {
+            return show::run(runners, output).await;
+        }
+        if let Some(address) = self.metrics {
+            let address = metrics.serve(address).await?;
+            let at = json!({ "metrics": address.to_string() });
+            output.show(&at, || format!("metrics at http://{address}/metrics\n"));
+        }
+        let mut tasks = JoinSet::new();
+        for runner in runners {
+            tasks.spawn(runner.run(self.once));
+        }
+        until_done(tasks, self.once).await
+    }
+
+    /// The filters to build: those that are named, else all with a schedule.
+    fn filters(&self, settings: &Settings) -> Result<Vec<FilterName>, Error> {
         let mut names = self.filter.clone();
         // Two runners of one filter would try the same days.
         names.sort_unstable();
@@ -97,7 +116,17 @@ impl Schedule {
                     .into(),
             ));
         }
-        let metrics = Metrics::new();
+        Ok(names)
+    }
+
+    /// A runner for each filter. One of them builds at a time.
+    fn runners(
+        &self,
+        settings: &Settings,
+        metrics: &Metrics,
+        output: &Output,
+    ) -> Result<Vec<Runner>, Error> {
+        let names = self.filters(settings)?;
         let store = settings.store_to_write(self.dry_run)?;
         let one_build = Arc::new(Semaphore::new(1));
         let runners = names.into_iter().map(|filter| {
@@ -120,20 +149,7 @@ impl Schedule {
                 output: output.clone(),
             })
         });
-        let runners = runners.collect::<Result<Vec<Runner>, Error>>()?;
-        if self.dry_run {
-            return show::run(runners, output).await;
-        }
-        if let Some(address) = self.metrics {
-            let address = metrics.serve(address).await?;
-            let at = json!({ "metrics": address.to_string() });
-            output.show(&at, || format!("metrics at http://{address}/metrics\n"));
-        }
-        let mut tasks = JoinSet::new();
-        for runner in runners {
-            tasks.spawn(runner.run(self.once));
-        }
-        until_done(tasks, self.once).await
+        runners.collect()
     }
 }
 

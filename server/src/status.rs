@@ -46,6 +46,26 @@ impl State {
         State::Failing,
     ];
 
+    /// The state after `polls`, at `now`; `day` is that of the loaded filter.
+    fn of(polls: &PollStatus, day: Option<Day>, now: Timestamp) -> State {
+        let Some(day) = day else { return State::Loading };
+        let followed = polls.followed.as_ref();
+        let is_pinned = matches!(followed, Some(Followed { by: FollowedBy::Pin { .. }, .. }));
+        if polls.last_error.is_some() {
+            State::Failing
+        } else if polls.held {
+            State::Held
+        } else if is_pinned {
+            State::Pinned
+        } else if followed.is_some_and(Followed::is_rolled_back) {
+            State::RolledBack
+        } else if day < Day::of(now).minus(FRESH_DAYS) {
+            State::Stale
+        } else {
+            State::Ok
+        }
+    }
+
     /// The name in JSON and metrics.
     pub fn name(self) -> &'static str {
         match self {
@@ -297,29 +317,12 @@ impl FilterStatus {
         });
         let pinned = pin.is_some();
         let (pin_until, pin_reason) = pin.unwrap_or_default();
-        let rolled_back = followed.is_some_and(Followed::is_rolled_back);
         let header = generation.map(|generation| &generation.header);
         let day = header.map(|header| header.day);
-        let oldest_fresh = Day::of(now).minus(FRESH_DAYS);
-        let state = if generation.is_none() {
-            State::Loading
-        } else if polls.last_error.is_some() {
-            State::Failing
-        } else if polls.held {
-            State::Held
-        } else if pinned {
-            State::Pinned
-        } else if rolled_back {
-            State::RolledBack
-        } else if day.is_some_and(|day| day < oldest_fresh) {
-            State::Stale
-        } else {
-            State::Ok
-        };
         FilterStatus {
             filter: name.clone(),
-            state,
-            rolled_back,
+            state: State::of(polls, day, now),
+            rolled_back: followed.is_some_and(Followed::is_rolled_back),
             pinned,
             pin_until,
             pin_reason,

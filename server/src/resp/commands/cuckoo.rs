@@ -122,27 +122,7 @@ fn insert_all(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let name = if if_new { "cf.insertnx" } else { "cf.insert" };
-    let mut options = Options::of(Kind::Cuckoo);
-    let (mut create, mut at) = (true, 2);
-    let items = loop {
-        let Some(word) = request.get(at) else { return Err(wrong_number(name)) };
-        at += 1;
-        if is(word, "ITEMS") {
-            break &request[at..];
-        } else if is(word, "NOCREATE") {
-            create = false;
-        } else if is(word, "CAPACITY") {
-            let given = request.get(at).ok_or_else(|| wrong_number(name))?;
-            let capacity = number::<i64>(given).ok_or("Bad capacity")?;
-            options.capacity = in_range(capacity, options.bucket, "cf-bucket-size * 2")?;
-            at += 1;
-        } else {
-            return Err("Unknown argument received".into());
-        }
-    };
-    if items.is_empty() {
-        return Err(wrong_number(name));
-    }
+    let Insert { options, create, items } = Insert::of(&request[2..], name)?;
     let hashes = hashes(session, request[1], items)?;
     if !create && session.find_set_of(request[1], Kind::Cuckoo)?.is_none() {
         return Err("ERR not found".into());
@@ -167,6 +147,42 @@ fn insert_all(
         }
     }
     Ok(())
+}
+
+/// What CF.INSERT and CF.INSERTNX have after the key.
+struct Insert<'r, 'a> {
+    options: Options,
+    create: bool,
+    /// At least one.
+    items: &'r [&'a [u8]],
+}
+
+impl<'r, 'a> Insert<'r, 'a> {
+    /// Reads the words that follow the key of the command `name`.
+    fn of(words: &'r [&'a [u8]], name: &str) -> Result<Insert<'r, 'a>, Fault> {
+        let (mut options, mut create) = (Options::of(Kind::Cuckoo), true);
+        let mut rest = words;
+        loop {
+            let (word, after) = rest.split_first().ok_or_else(|| wrong_number(name))?;
+            rest = after;
+            if is(word, "ITEMS") {
+                break;
+            } else if is(word, "NOCREATE") {
+                create = false;
+            } else if is(word, "CAPACITY") {
+                let (given, after) = rest.split_first().ok_or_else(|| wrong_number(name))?;
+                let capacity = number::<i64>(given).ok_or("Bad capacity")?;
+                options.capacity = in_range(capacity, options.bucket, "cf-bucket-size * 2")?;
+                rest = after;
+            } else {
+                return Err("Unknown argument received".into());
+            }
+        }
+        if rest.is_empty() {
+            return Err(wrong_number(name));
+        }
+        Ok(Insert { options, create, items: rest })
+    }
 }
 
 fn exists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
