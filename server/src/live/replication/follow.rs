@@ -248,28 +248,7 @@ impl LogFollower {
             self.is_absorb_due = true;
         }
         if self.list_due <= Instant::now() {
-            self.ahead.retain(|_, ahead| ahead.moved.elapsed() < MAX_AHEAD);
-            self.note_what_is_stored();
-            // Of a head that is older, no segment is read. A day more, for clocks that differ.
-            let since = Day::of(self.clock.now()).minus(self.days + 1);
-            let nodes = in_time(self.store.head_nodes(&self.filter, Some(since))).await?;
-            // Logs of servers that are gone for longer are forgotten.
-            let (ahead, listed) = (&self.ahead, BTreeSet::from_iter(nodes));
-            self.logs.retain(|node, log| {
-                log.is_listed = false;
-                listed.contains(node)
-                    || ahead.contains_key(node)
-                    || !log.gaps.is_empty()
-                    || log.is_broken_in_engine
-            });
-            for node in listed.into_iter().filter(|node| Some(*node) != self.own) {
-                self.logs.entry(node).or_default();
-            }
-            self.access.set_log_count(self.logs.len());
-            if self.access.role() == LiveRole::Follow {
-                let lease = in_time(self.store.lease(&self.filter)).await?;
-                self.access.lease_observed(lease.state.found().cloned());
-            }
+            self.list_logs().await?;
             self.fill_gaps().await?;
             self.list_due = Instant::now() + LIST_INTERVAL;
         }
@@ -295,6 +274,33 @@ impl LogFollower {
             (None, Some(gap)) => Err(FollowError::Incomplete(gap.why.clone())),
             (None, None) => Ok(self.through_ms()),
         }
+    }
+
+    /// Looks for new logs, forgets those that are gone, and notes who decides.
+    async fn list_logs(&mut self) -> Result<(), FollowError> {
+        self.ahead.retain(|_, ahead| ahead.moved.elapsed() < MAX_AHEAD);
+        self.note_what_is_stored();
+        // Of a head that is older, no segment is read. A day more, for clocks that differ.
+        let since = Day::of(self.clock.now()).minus(self.days + 1);
+        let nodes = in_time(self.store.head_nodes(&self.filter, Some(since))).await?;
+        // Logs of servers that are gone for longer are forgotten.
+        let (ahead, listed) = (&self.ahead, BTreeSet::from_iter(nodes));
+        self.logs.retain(|node, log| {
+            log.is_listed = false;
+            listed.contains(node)
+                || ahead.contains_key(node)
+                || !log.gaps.is_empty()
+                || log.is_broken_in_engine
+        });
+        for node in listed.into_iter().filter(|node| Some(*node) != self.own) {
+            self.logs.entry(node).or_default();
+        }
+        self.access.set_log_count(self.logs.len());
+        if self.access.role() == LiveRole::Follow {
+            let lease = in_time(self.store.lease(&self.filter)).await?;
+            self.access.lease_observed(lease.state.found().cloned());
+        }
+        Ok(())
     }
 
     /// What others changed before this time is here, by the clock of the one that wrote last.
