@@ -33,8 +33,8 @@ pub struct PublishedDelta {
 /// Makes and uploads the deltas to `blob`. `earlier` is the filter of an earlier day, which was
 /// fetched and verified already. Failures go to `warn`.
 ///
-/// Memory: one earlier filter at a time, and twice its delta, which is at most half of the blob. Cost: a fetch of each other base, and three
-/// passes over both blobs.
+/// Memory: one earlier filter at a time, and twice its delta, which is at most half of the blob.
+/// Cost: a fetch of each other base, and three passes over both blobs.
 pub(crate) async fn publish(
     job: &Job,
     store: &Store,

@@ -157,8 +157,8 @@ impl BlobKey {
     }
 }
 
-/// Divides the URL of a blob or delta, `STORE/FILTER/FOLDER/NAME`, into the address of its store and
-/// the key there. `None` for what has no scheme, or too few folders.
+/// Divides the URL of a blob or delta, `STORE/FILTER/FOLDER/NAME`, into the address of its store
+/// and the key there. `None` for what has no scheme, or too few folders.
 pub fn split_url(url: &str) -> Option<(&str, &str)> {
     let (end_of_store, _) = url.rmatch_indices('/').nth(2)?;
     let (store, key) = (&url[..end_of_store], &url[end_of_store + 1..]);

@@ -32,8 +32,8 @@ pub(crate) async fn filters(
 /// How many names an error lists.
 const MAX_LISTED: usize = 10;
 
-/// By the pin, else by the newest pointer of the last `max_age_days`: of the days up to today, or up
-/// to `last_followed`, if the clock was set back since that day's pointer was followed.
+/// By the pin, else by the newest pointer of the last `max_age_days`: of the days up to today, or
+/// up to `last_followed`, if the clock was set back since that day's pointer was followed.
 pub(crate) async fn target(
     store: &Store,
     filter: &FilterName,

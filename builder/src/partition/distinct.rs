@@ -59,8 +59,8 @@ impl<H: IdHash> Partitions<H> {
     }
 }
 
-/// How many threads can work at the same time in `memory` bytes, if each has a partition as large as
-/// the largest one; at least 1.
+/// How many threads can work at the same time in `memory` bytes, if each has a partition as large
+/// as the largest one; at least 1.
 pub(super) fn threads_within<H: IdHash>(memory: u64, all: &[WrittenPartitions<H>]) -> usize {
     let bytes = |partition: &Partition| {
         let spilled = partition.spilled.iter().map(|extent| extent.bytes).sum::<u64>();

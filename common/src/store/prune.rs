@@ -70,8 +70,8 @@ impl Store {
             return Ok(pruned);
         }
         // Recorded before it is done, so that a person who misses a blob later finds out why, and
-        // that others wait for its end: `retained`. The upload time of this record is the time of the store's clock, with which blobs' ages are
-        // compared below.
+        // that others wait for its end: `retained`. The upload time of this record is the time of
+        // the store's clock, with which blobs' ages are compared below.
         event.reason = Some(format!("deleting {pruned}"));
         self.append_event(filter, &event).await?;
         let written =
