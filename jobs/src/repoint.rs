@@ -200,8 +200,8 @@ async fn point_and_record(
     moved
 }
 
-/// Writes the pointer, and restores what was there before if the blob has been deleted: a prune that
-/// read the records before the write may do that.
+/// Writes the pointer, and restores what was there before if the blob has been deleted: a prune
+/// that read the records before the write may do that.
 async fn point(
     store: &Store,
     filter: &FilterName,
