@@ -43,6 +43,15 @@ pub async fn upload(
         }
         Err(error) => return Err(error.into()),
     }
+    upload_again(store, encoded, progress).await
+}
+
+/// Uploads a blob, whatever is there, and reads all of it back.
+async fn upload_again(
+    store: &Store,
+    encoded: &EncodedBlob<'_>,
+    progress: &dyn Fn(u64),
+) -> Result<(Header, Filter), Error> {
     let mut tries = 0;
     loop {
         tries += 1;
@@ -339,8 +348,7 @@ async fn upload_if_old(
         (Ok((_, at)), _) if !protocol::is_old(at, Timestamp::now(), retention) => Ok(()),
         (Err(error), _) if error.kind() != Kind::NotFound => Err(error.into()),
         (_, Uploaded::InMemory(blob)) => {
-            store.put_blob(blob, &|_| {}).await?;
-            read_back(store, blob.key()).await?;
+            upload_again(store, blob, &|_| {}).await?;
             Ok(())
         }
         // It was uploaded by this build, or was not old when it began to be checked.

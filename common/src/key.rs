@@ -142,6 +142,21 @@ impl BlobKey {
         BlobKey::from_name(filter, name).map_err(wrong)
     }
 
+    /// Divides the URL of a blob, `STORE/FILTER/blobs/DAY-DIGEST.bloom`, into the address of its
+    /// store and its key there.
+    ///
+    /// # Errors
+    /// [`Error::BlobKey`] for anything else.
+    pub fn of_url(url: &str) -> Result<(&str, BlobKey), Error> {
+        let wrong = || Error::BlobKey {
+            text: sanitize(url),
+            filter: "FILTER".into(),
+            why: "a blob's URL is STORE/FILTER/blobs/DAY-DIGEST.bloom".into(),
+        };
+        let (store, key) = split_url(url).ok_or_else(wrong)?;
+        Ok((store, BlobKey::try_from(key.to_owned()).map_err(|_| wrong())?))
+    }
+
     /// The blob with this file name, `{day}-{digest}.bloom`.
     pub(crate) fn from_name(filter: &FilterName, name: &str) -> Result<BlobKey, String> {
         let parts = name.strip_suffix(".bloom").filter(|stem| stem.is_ascii() && stem.len() > 11);

@@ -105,6 +105,10 @@ impl Follow {
             let why = format!("{path} is of the filter `{other}`: name another file");
             return Err(Error::Usage(why));
         }
+        // As a server that starts with a cached copy.
+        if last_followed.is_none() {
+            *last_followed = there.as_ref().map(|there| there.day);
+        }
         let target = target(store, &self.filter, *last_followed, max_age_days).await?;
         if let FollowedBy::Pointer { day } = target.by {
             *last_followed = Some(day).max(*last_followed);

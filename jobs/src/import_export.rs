@@ -69,7 +69,8 @@ pub(crate) struct Import {
     /// The format of the file.
     #[arg(long)]
     format: Format,
-    /// What was hashed of an ID: its bytes, or the normalised form of a URL [default: bytes].
+    /// What was hashed of an ID: its bytes, or the normalised form of a URL [default: `id` of the
+    /// configuration, else bytes].
     #[arg(long, value_name = "bytes|url")]
     id: Option<IdForm>,
     /// The file to import.

@@ -233,7 +233,11 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Error> {
 fn read_all(path: &Path, stream: impl Read) -> Result<Buffer, Error> {
     let failed = |source| reading(path, source);
     let mut bytes = Vec::new();
-    stream.take(MAX_BLOB_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    stream.take(MAX_BLOB_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_BLOB_BYTES {
+        let why = format!("it has more than {MAX_BLOB_BYTES} bytes, the most of a blob");
+        return Err(failed(std::io::Error::other(why)));
+    }
     let mut memory = Buffer::zeroed(bytes.len()).map_err(failed)?;
     memory.copy_from_slice(&bytes);
     Ok(memory)

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use bloomsday_common::crash_point::crash_point;
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin as PinRecord};
 use bloomsday_common::protocol::{RecordState, Retention};
@@ -14,7 +15,7 @@ use serde_json::json;
 use crate::config::{self, Settings};
 use crate::error::Error;
 use crate::output::{Output, or_dash, pairs, reason, who};
-use crate::repoint::{mark, record, verified_target};
+use crate::repoint::{ensure_named_in_time, mark, record, verified_target};
 use crate::target::filters;
 
 /// Keep the whole fleet on one blob, whatever the pointers say, until the pin is removed or
@@ -123,13 +124,13 @@ impl Pin {
         store.put_pin(&self.filter, &pin, &read.version).await?;
         crash_point("pinned");
         // A prune that read the records before the pin was written may have deleted the blob.
-        if let Err(error) =
-            store.ensure_named_in_time(blob, retention, |why| tracing::info!("{why}")).await
+        let named = ensure_named_in_time(store, blob, retention).await;
+        if let Err(StoreError::NotFound { .. }) = &named
+            && let Err(error) = store.take_back_pin(&self.filter, &pin, &read.version).await
         {
-            store.take_back_pin(&self.filter, &pin, &read.version).await?;
-            return Err(error.into());
+            tracing::warn!("the pin of {} names a blob that is gone: {error}", self.filter);
         }
-        Ok(())
+        Ok(named?)
     }
 }
 

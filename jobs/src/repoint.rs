@@ -160,6 +160,10 @@ pub(crate) async fn repoint(
         };
         point_and_record(store, filter, day, &pointer, &read, retention).await?;
     }
+    if unchanged && !dry_run {
+        // The command that wrote it may have been ended before it looked.
+        ensure_named_in_time(store, &blob, retention).await?;
+    }
     let rolled_back = blob.day != day;
     Ok(Repointed { filter: filter.clone(), day, outcome, blob, previous, rolled_back, dry_run })
 }
@@ -211,13 +215,22 @@ async fn point(
     retention: Retention,
 ) -> Result<(), StoreError> {
     store.put_pointer(filter, day, pointer, &read.version).await?;
-    if let Err(error) =
-        store.ensure_named_in_time(&pointer.blob, retention, |why| tracing::info!("{why}")).await
+    let named = ensure_named_in_time(store, &pointer.blob, retention).await;
+    if let Err(StoreError::NotFound { .. }) = &named
+        && let Err(error) = store.take_back_pointer(filter, day, pointer, &read.version).await
     {
-        store.take_back_pointer(filter, day, pointer, &read.version).await?;
-        return Err(error);
+        tracing::warn!("{filter}/pointers/{day} names a blob that is gone: {error}");
     }
-    Ok(())
+    named
+}
+
+/// Checks that a blob is still there when no prune can delete it any more. Says what it waits for.
+pub(crate) async fn ensure_named_in_time(
+    store: &Store,
+    blob: &BlobKey,
+    retention: Retention,
+) -> Result<(), StoreError> {
+    store.ensure_named_in_time(blob, retention, |why| complain("note", why)).await
 }
 
 /// Writes the record that says where the pointers of a filter live, if there is none yet.

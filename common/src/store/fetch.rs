@@ -21,9 +21,8 @@ use crate::blob::{self, Header, RawBlob};
 use crate::digest::{ChainingValue, Digest, DigestTree};
 use crate::error::Error;
 use crate::filter::Filter;
-use crate::key::{BlobKey, split_url};
+use crate::key::BlobKey;
 use crate::memory::Buffer;
-use crate::redact::sanitize;
 
 /// The digests of some parts, each with its offset.
 type PartValues = Vec<(usize, ChainingValue)>;
@@ -316,15 +315,9 @@ pub fn open_file(
 /// Fetches the blob with this URL, `STORE/FILTER/blobs/NAME`, and checks every byte of it.
 ///
 /// # Errors
-/// [`Error::BlobKey`] if it is no such URL; those of [`Store::open`] and [`Store::open_blob`].
+/// Those of [`BlobKey::of_url`], [`Store::open`] and [`Store::open_blob`].
 pub async fn open_url(url: &str) -> Result<(BlobKey, Header, Filter), Error> {
-    let wrong = || Error::BlobKey {
-        text: sanitize(url),
-        filter: "a store".into(),
-        why: "a blob's URL is STORE/FILTER/blobs/DAY-DIGEST.bloom".into(),
-    };
-    let (store, key) = split_url(url).ok_or_else(wrong)?;
-    let key = BlobKey::try_from(key.to_owned()).map_err(|_| wrong())?;
+    let (store, key) = BlobKey::of_url(url)?;
     let (header, filter) = Store::open(store)?.open_blob(&key).await?;
     Ok((key, header, filter))
 }

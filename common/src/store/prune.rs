@@ -63,7 +63,7 @@ impl Store {
         by: &str,
         dry_run: bool,
     ) -> Result<Pruned, Error> {
-        let mut now = Timestamp::now();
+        let now = Timestamp::now();
         let mut event = HistoryEvent::new(EventKind::Prune, Outcome::Pending, now, by);
         let pruned = self.due(filter, retention, now).await?;
         if dry_run || pruned.is_empty() {
@@ -74,11 +74,12 @@ impl Store {
         // the store's clock, with which blobs' ages are compared below.
         event.reason = Some(format!("deleting {pruned}"));
         self.append_event(filter, &event).await?;
-        let written =
-            self.objects.head(&key::history(filter, event.at, event.kind.name(), None)).await?;
-        now = uploaded(&written);
-
-        let deleted = self.delete_due(filter, retention, now).await;
+        let deleted = async {
+            let key = key::history(filter, event.at, event.kind.name(), None);
+            let now = uploaded(&self.objects.head(&key).await?);
+            self.delete_due(filter, retention, now).await
+        };
+        let deleted = deleted.await;
         // Whatever happened, nobody needs to wait for this prune.
         (event.outcome, event.reason) = match &deleted {
             Ok(pruned) => (Outcome::Published, Some(format!("deleted {pruned}"))),

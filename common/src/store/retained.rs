@@ -71,22 +71,28 @@ impl Store {
     ) -> Result<(), Error> {
         let (began, now) = (Instant::now(), Timestamp::now());
         let mut waits = Some(waits);
-        while let Some(prune) = self.prune_under_way(filter, now).await? {
-            if began.elapsed() >= MAX_PRUNE_WAIT {
-                break;
-            }
-            if let Some(waits) = waits.take() {
-                let minutes = MAX_PRUNE_WAIT.as_secs() / 60;
-                waits(&format!(
-                    "waiting for the prune of {filter} that began at {prune:.0}, at most {minutes} minutes"
-                ));
+        while began.elapsed() < MAX_PRUNE_WAIT {
+            match self.prune_under_way(filter, now).await {
+                Ok(None) => break,
+                Ok(Some(prune)) => {
+                    if let Some(waits) = waits.take() {
+                        let minutes = MAX_PRUNE_WAIT.as_secs() / 60;
+                        waits(&format!(
+                            "waiting for the prune of {filter} that began at {prune:.0}, at most {minutes} minutes"
+                        ));
+                    }
+                }
+                // Nobody knows: as if there was one.
+                Err(error) if error.is_transient() && waits.is_none() => {}
+                Err(error) => return Err(error),
             }
             sleep(PRUNE_POLL).await;
         }
         Ok(())
     }
 
-    /// When the newest prune began that is under way at `now`, as far as the history says.
+    /// When the newest prune began that is under way, as far as the history says. One that began a
+    /// day before `now` was killed.
     async fn prune_under_way(
         &self,
         filter: &FilterName,

@@ -49,17 +49,15 @@ impl Source {
                 opened.map_err(|error| errors::of_file(py, &error, path))
             }
             Source::Url(url) => {
+                let key = BlobKey::of_url(url).map_err(|error| errors::of_common(py, &error))?.1;
+                if let Some(digest) = digest.filter(|digest| *digest != key.digest) {
+                    let why = format!("{self} has another digest than {digest}");
+                    return Err(errors::raise(py, "UnsoundBlobError", &why));
+                }
                 let runtime =
                     DetachedRuntime::from(Builder::new_current_thread().enable_all().build()?);
                 let opened = wait(py, &runtime, || open_url(url))?;
-                let opened = opened.map_err(|error| errors::of_common(py, &error))?;
-                match digest {
-                    Some(digest) if digest != opened.0.digest => {
-                        let why = format!("{self} has another digest than {digest}");
-                        Err(errors::raise(py, "UnsoundBlobError", &why))
-                    }
-                    _ => Ok(opened),
-                }
+                opened.map_err(|error| errors::of_common(py, &error))
             }
         }
     }

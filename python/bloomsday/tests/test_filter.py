@@ -130,7 +130,7 @@ def test_a_file_that_is_not_there_or_cannot_be_read_is_a_named_error(tmp_path):
         assert "no-such" in str(raised) and type(raised) is bloomsday.MissingFileError
         assert raised.filename == str(tmp_path / "no-such")
     assert issubclass(bloomsday.NotFoundError, LookupError)
-    with pytest.raises(bloomsday.StoreError, match="directory"):
+    with pytest.raises(bloomsday.StoreError, match="not a regular file"):
         Filter.open(tmp_path)
     with pytest.raises(TypeError):
         Filter.open(7)

@@ -223,7 +223,7 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
         ("s3:PutObject", "prod/filters/rt/pointers/x", &["builder", "operator"]),
         ("s3:PutObject", "prod/filters/rt/pin", &["operator"]),
         ("s3:DeleteObject", "prod/filters/rt/pin", &["operator"]),
-        ("s3:DeleteObject", "prod/filters/rt/pointers/x", &["pruner"]),
+        ("s3:DeleteObject", "prod/filters/rt/pointers/x", &["operator", "pruner"]),
         ("s3:DeleteObject", "prod/filters/rt/history/x", &[]),
         ("s3:PutObject", "prod/filters/rt/servers/x", &["reader"]),
         ("s3:DeleteObject", "prod/filters/rt/servers/x", &["reader", "pruner"]),

@@ -39,7 +39,8 @@ pub(super) async fn session(
 ) -> Result<(), FeedError> {
     // A standby with `from=latest` records where it would begin now: else it would miss messages
     // when it takes over.
-    if position.is_some() || url.start == Start::Earliest {
+    let begins = position.as_ref().map(|position| ReadState::from_position(position));
+    if begins.is_some_and(|begins| begins.is_complete()) || url.start == Start::Earliest {
         reader.check()?;
     }
     let mut client = Client::open(url, FEW_PARTITIONS).await?;
@@ -117,7 +118,7 @@ impl TopicReader<'_> {
     }
 
     /// Where reading begins, of each of these partitions whose leader answers. At the first start
-    /// with `from=latest` the others are noted, to be read from their end.
+    /// with `from=latest` those without a leader are noted, to be read from their end.
     async fn begin(
         &self,
         leaders: &BTreeMap<i32, Option<i32>>,
@@ -126,8 +127,8 @@ impl TopicReader<'_> {
         let ends = self.ends(leaders).await;
         let is_from_end = is_first && self.url.start == Start::Latest;
         if is_from_end {
-            let unknown = leaders.keys().filter(|partition| !ends.contains_key(partition));
-            lock(&self.state).at.extend(unknown.map(|partition| (*partition, FROM_END)));
+            let without = leaders.iter().filter(|(_, leader)| leader.is_none());
+            lock(&self.state).at.extend(without.map(|(partition, _)| (*partition, FROM_END)));
         }
         let mut begin = BTreeMap::new();
         for (partition, (first, last)) in ends {

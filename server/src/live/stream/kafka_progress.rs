@@ -21,8 +21,15 @@ pub(super) struct ReadState {
 }
 
 impl ReadState {
-    /// The state after a position, as [`ReadState::position`] wrote it.
+    /// Whether it is known of each partition in it where reading goes on.
+    pub(super) fn is_complete(&self) -> bool {
+        self.at.values().all(|at| *at != FROM_END)
+    }
+
+    /// The state after a position, as [`ReadState::position`] wrote it. What follows after a space
+    /// is the name of the topic.
     pub(super) fn from_position(position: &str) -> ReadState {
+        let position = position.split(' ').next().unwrap_or_default();
         let pair = |pair: &str| {
             let (partition, offset) = pair.split_once(':')?;
             Some((partition.parse().ok()?, offset.parse().ok()?))
@@ -110,6 +117,8 @@ mod tests {
         let at = |position: &str| ReadState::from_position(position).at;
         assert_eq!(at(&state.position()), state.at);
         assert!(at("").is_empty() && at("x,1:y").is_empty());
+        let is_complete = |position| ReadState::from_position(position).is_complete();
+        assert!(is_complete("0:7,1:0 kafka:c/t") && !is_complete("0:7,1:-1 kafka:c/t"));
     }
 
     /// Two partitions, of which broker 1 leads the first and broker 2 the second.
