@@ -29,8 +29,8 @@ pub(crate) struct Prune {
     /// One filter [default: every filter in the store].
     filter: Option<FilterName>,
     /// How many days pointers are kept [default: keep_days of the configuration, else 14]. If this
-    /// is fewer than the configuration has, nobody may repoint to a blob older than that while
-    /// prune runs.
+    /// is fewer than the configuration has, nobody may build a day older than that, nor repoint or
+    /// pin to one, while prune runs.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_KEEP_DAYS)))]
     keep_days: Option<u32>,
     /// Print what would be deleted, but delete nothing.

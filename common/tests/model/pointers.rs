@@ -13,10 +13,11 @@
 //! and the write that follows from it, nor a prune for ten minutes between its look at a blob and
 //! the delete; and in the moments between such a look and what follows, no hand names the blob that
 //! a prune is about to delete, nor puts back the very record, or the absence, that a build is about
-//! to replace. Not promised: that a build remembers a blob that only hand edits have named,
-//! since those leave no history; that one which was cut off between its pointing and its last
-//! record, and was never run again, is remembered when a hand then leaves no trace of itself; nor
-//! that a day remembers its rollback once prune has dropped its pointer, or may have.
+//! to replace; and nobody points a day while an operator takes back its first pointer. Not
+//! promised: that a build remembers a blob that only hand edits have named, since those leave no
+//! history; that one which was cut off between its pointing and its last record, and was never run
+//! again, is remembered when a hand then leaves no trace of itself; nor that a day remembers its
+//! rollback once prune has dropped its pointer, or may have.
 //!
 //! With deltas, a build publishes one between its upload and its pointer, or fails to; the store
 //! may damage it; prune deletes it; and a server that has the one blob fetches the other by it.

@@ -1,10 +1,13 @@
 //! Retention: prune deletes what nothing reachable needs, and nothing else.
 
 use std::fs::{self, File};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::today;
+use bloomsday_tests::kill_point::KillableRun;
+use bloomsday_tests::program::Bloomsday;
 use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
 
@@ -211,4 +214,42 @@ fn prune_on_s3_deletes_nothing_young() {
     let report = backend.bloomsday(&["prune"]).run().expect(0).json();
     assert_eq!((&report["filter"], &report["blobs"]), (&"rt".into(), &Value::Array(vec![])));
     backend.bloomsday(&["inspect", &blob]).run().expect(0);
+}
+
+#[test]
+fn a_build_of_an_old_day_and_a_repoint_to_it_wait_for_a_prune_that_is_under_way() {
+    let kept = Kept::twenty_days();
+    kept.prune(&[]);
+    let records = fs::read_dir(kept.path("rt/history")).unwrap();
+    let mut records = records.map(|entry| entry.unwrap().path());
+    let is_prune = |path: &PathBuf| path.to_string_lossy().contains("-prune-");
+    let record = records.find(is_prune).unwrap();
+    let ended = fs::read_to_string(&record).unwrap();
+    let pending = ended.replacen("published", "pending", 1);
+    assert_ne!(pending, ended);
+    let waits = |run: Bloomsday| {
+        fs::write(&record, &pending).unwrap();
+        let mut run = KillableRun::start(run.into_command(), None);
+        assert!(run.says("waiting for the prune of rt"), "{}", run.said());
+        fs::write(&record, &ended).unwrap();
+        run.finish();
+        let said = run.said().to_owned();
+        assert_eq!(run.wait(), Some(0), "{said}");
+    };
+    let old = Publisher::days_ago(&kept.backend, 15).users(0..1_015);
+    let pointer = kept.path(&format!("rt/pointers/{}", today().minus(15)));
+    assert!(!pointer.exists());
+    waits(old.prepare());
+    assert!(pointer.exists() && kept.there().contains(&15));
+
+    let day = today().to_string();
+    let words = ["repoint", "rt", &day, "--to", &today().minus(15).to_string()];
+    waits(kept.backend.bloomsday(&words));
+    // Whoever ends it in the wait and runs it again waits again.
+    waits(kept.backend.bloomsday(&words));
+    // What is of a younger day cannot be deleted.
+    fs::write(&record, &pending).unwrap();
+    let words = ["repoint", "rt", &day, "--to", &today().minus(3).to_string()];
+    let run = kept.backend.bloomsday(&words).run().expect(0);
+    assert!(!run.stderr.contains("waiting"), "{}", run.stderr);
 }

@@ -421,7 +421,11 @@ impl World {
             let may = |day| {
                 protocol::may_delete(&key(blob), time(day), self.now(), &references, RETENTION)
             };
-            self.pruner.deleting = uploaded.is_some_and(may).then_some(blob);
+            let deletes = uploaded.is_some_and(may);
+            if deletes && uploaded.is_some_and(|day| self.today - day < 2) {
+                self.breaks("prune takes a blob within the window for old");
+            }
+            self.pruner.deleting = deletes.then_some(blob);
         } else if let Some(delta) = deltas.pop() {
             self.met.delta_deleted |= self.deltas.remove(&delta).is_some();
         }
@@ -433,10 +437,14 @@ impl World {
     }
 
     fn delete(&mut self, blob: B) {
-        let pinned = self.pin.is_some_and(|pin| pin.blob == blob);
-        let named =
-            self.pointers.values().any(|r| r.blob == blob || r.previous == Some(blob)) || pinned;
-        if named && !self.operator.may_not_have_looked_at(blob) {
+        // What an operator wrote is still to be checked, or was left so.
+        let is_unchecked = self.operator.may_not_have_looked_at(blob);
+        let is_checked = |by: Option<By>| by != Some(By::Repoint) || !is_unchecked;
+        let pinned = self.pin.is_some_and(|pin| pin.blob == blob) && !is_unchecked;
+        let names = |record: &Record| {
+            record.previous == Some(blob) || record.blob == blob && is_checked(record.by)
+        };
+        if pinned || self.pointers.values().any(names) {
             self.breaks("prune deleted what a pointer, its previous or the pin names");
         }
         self.blobs.remove(&blob);
