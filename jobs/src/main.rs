@@ -123,6 +123,8 @@ enum Command {
     Completions(man_pages::Completions),
     Man(man_pages::Man),
     /// Check the configuration.
+    ///
+    /// Example: bloomsday config check --config /etc/bloomsday/bloomsday.toml
     #[command(subcommand)]
     Config(config_check::ConfigJob),
 }

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::output::{Output, mebibytes, table, thousands};
 use crate::resources::Resources;
 
-/// Show size, probes and memory for each layout, and the time and memory that a build takes here.
+/// Show size, probes and memory of a filter, and the time and memory that a build takes here.
 ///
 /// Runs two small builds in a temporary folder, which takes some seconds.
 ///

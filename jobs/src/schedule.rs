@@ -65,7 +65,8 @@ pub(crate) struct Schedule {
     /// A filter to build; may repeat [default: every filter with a `schedule`].
     #[arg(long, value_name = "NAME")]
     filter: Vec<FilterName>,
-    /// Build what is due and ready now, then end: for timers and CronJobs.
+    /// Build what is due and ready, then end: for timers and CronJobs. Files without a marker are
+    /// waited for, up to `settle`.
     #[arg(long)]
     once: bool,
     /// The address that answers GET /metrics and /livez [default: none].

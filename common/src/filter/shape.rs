@@ -61,7 +61,11 @@ impl Shape {
     /// there; [`Error::TooLarge`] for more than the layout can address.
     pub fn for_ids(layout: Layout, n_ids: u64, fpp: f64) -> Result<Shape, Error> {
         if !FPP.contains(&fpp) {
-            return Err(Error::Fpp { fpp, layout, remedy: "choose one between 1e-9 and 0.5" });
+            return Err(Error::Fpp {
+                fpp,
+                layout,
+                remedy: "choose one between 5e-8 and 0.5, or from 1e-9 on with the layout `guava`",
+            });
         }
         let n_ids = n_ids.max(1);
         match layout {

@@ -37,7 +37,7 @@ pub(super) struct LiveFlags {
     /// The most memory of live filters; adds beyond it are refused [default: 1 GiB].
     #[arg(long, value_name = "SIZE", env = "BLOOMSDAY_LIVE_MEMORY")]
     live_memory: Option<ByteSize>,
-    /// Let FLUSHDB and FLUSHALL delete every live filter.
+    /// Let FLUSHDB and FLUSHALL delete live filters, but not those of the configuration.
     #[arg(long)]
     allow_flush: bool,
 }
