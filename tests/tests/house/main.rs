@@ -3,6 +3,7 @@
 mod architecture;
 mod deploy;
 mod first_day;
+mod json_reference;
 mod licences;
 mod mistakes;
 mod odd_places;

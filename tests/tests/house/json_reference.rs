@@ -1,0 +1,68 @@
+//! docs/json.md has a table for each object of JSON, with every field in order.
+
+use bloomsday_tests::sources::root;
+
+/// The objects whose fields are public structs: their files, and the structs of one table.
+const OBJECTS: [(&str, &[&str]); 14] = [
+    ("server/src/status.rs", &["FilterStatus"]),
+    ("server/src/status.rs", &["Judged"]),
+    ("server/src/status.rs", &["Reloaded"]),
+    ("server/src/live/status.rs", &["LiveStatus", "ShareStatus"]),
+    ("common/src/live/lease.rs", &["Lease"]),
+    ("server/src/live/stream/feed_status.rs", &["FeedStatus"]),
+    ("server/src/live/memory/domains.rs", &["DomainShare"]),
+    ("builder/src/report.rs", &["Report"]),
+    ("builder/src/report.rs", &["Seconds"]),
+    ("builder/src/gates.rs", &["Verdict"]),
+    ("builder/src/deltas.rs", &["PublishedDelta"]),
+    ("common/src/pointer.rs", &["HistoryEvent"]),
+    ("common/src/store/day_lookup.rs", &["DayLookup"]),
+    ("common/src/store/day_lookup.rs", &["TraceSummary"]),
+];
+
+#[test]
+fn every_field_of_json_is_described() {
+    let page = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
+    let tables = tables(&page);
+    for (file, structs) in OBJECTS {
+        let code = std::fs::read_to_string(root().join(file)).unwrap();
+        let fields: Vec<&str> = structs.iter().flat_map(|name| fields(&code, name)).collect();
+        assert!(fields.len() > 1, "{structs:?} of {file}");
+        assert!(
+            tables.contains(&fields),
+            "no table of docs/json.md is that of {structs:?}: {fields:?}"
+        );
+    }
+}
+
+/// The first column of each table.
+fn tables(page: &str) -> Vec<Vec<&str>> {
+    let mut tables = vec![Vec::new()];
+    for line in page.lines() {
+        match line.strip_prefix("| `").and_then(|rest| rest.split_once('`')) {
+            Some((name, _)) => tables.last_mut().unwrap().push(name),
+            None => tables.push(Vec::new()),
+        }
+    }
+    tables
+}
+
+/// The names in JSON of the fields of a struct.
+fn fields<'a>(code: &'a str, name: &str) -> Vec<&'a str> {
+    let (_, after) = code.split_once(&format!("pub struct {name} {{")).unwrap();
+    let (body, _) = after.split_once("\n}\n").unwrap();
+    let (mut fields, mut is_skipped, mut renamed) = (Vec::new(), false, None);
+    for line in body.lines().map(str::trim) {
+        if let Some(attribute) = line.strip_prefix("#[serde(") {
+            is_skipped |= attribute.starts_with("skip)") || attribute.starts_with("flatten");
+            let name = attribute.strip_prefix("rename = \"").and_then(|rest| rest.split_once('"'));
+            renamed = name.map(|(name, _)| name).or(renamed);
+        } else if let Some((field, _)) = line.strip_prefix("pub ").and_then(|l| l.split_once(':')) {
+            if !is_skipped {
+                fields.push(renamed.unwrap_or(field));
+            }
+            (is_skipped, renamed) = (false, None);
+        }
+    }
+    fields
+}
