@@ -97,7 +97,10 @@ pub enum Error {
         remedy: Box<Remedy>,
     },
     /// A blob whose length is not what its header states.
-    #[error("{key} is damaged: it should have {expected} bytes and has {got}; rebuild that day")]
+    #[error(
+        "{key} is damaged: it should have {expected} bytes and has {got}; fetch it again, and if \
+         it repeats, rebuild that day or repoint"
+    )]
     Length {
         /// The blob.
         key: String,
