@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bloomsday_common::crash_point::crash_point;
-use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin as PinRecord};
 use bloomsday_common::protocol::{RecordState, Retention};
@@ -125,10 +125,18 @@ impl Pin {
         crash_point("pinned");
         // A prune that read the records before the pin was written may have deleted the blob.
         let named = ensure_named_in_time(store, blob, retention).await;
-        if let Err(StoreError::NotFound { .. }) = &named
-            && let Err(error) = store.take_back_pin(&self.filter, &pin, &read.version).await
-        {
-            tracing::warn!("the pin of {} names a blob that is gone: {error}", self.filter);
+        if let Err(StoreError::NotFound { .. }) = &named {
+            let before = read.state.found();
+            let taken_back = match before.is_some_and(|before| before.blob == *blob) {
+                // The same command, which was ended before it looked.
+                true => store.remove_pin(&self.filter).await,
+                false => store.take_back_pin(&self.filter, &pin, &read.version).await,
+            };
+            if let Err(error) = taken_back
+                && error.kind() != Kind::Superseded
+            {
+                tracing::warn!("the pin of {} names a blob that is gone: {error}", self.filter);
+            }
         }
         Ok(named?)
     }

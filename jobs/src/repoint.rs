@@ -162,7 +162,11 @@ pub(crate) async fn repoint(
     }
     if unchanged && !dry_run {
         // The command that wrote it may have been ended before it looked.
-        ensure_named_in_time(store, &blob, retention).await?;
+        ensure_named_in_time(store, &blob, retention).await.inspect_err(|_| {
+            tracing::warn!(
+                "{filter}/pointers/{day} may name a blob that is gone: repoint it to another"
+            );
+        })?;
     }
     let rolled_back = blob.day != day;
     Ok(Repointed { filter: filter.clone(), day, outcome, blob, previous, rolled_back, dry_run })
@@ -218,6 +222,8 @@ async fn point(
     let named = ensure_named_in_time(store, &pointer.blob, retention).await;
     if let Err(StoreError::NotFound { .. }) = &named
         && let Err(error) = store.take_back_pointer(filter, day, pointer, &read.version).await
+        // Otherwise somebody else has pointed it since.
+        && error.kind() != Kind::Superseded
     {
         tracing::warn!("{filter}/pointers/{day} names a blob that is gone: {error}");
     }

@@ -49,9 +49,11 @@ impl Nginx {
                 ("/var/cache/nginx/bloomsday", own.join("cache").display().to_string()),
                 ("server 127.0.0.1:8080;", format!("server 127.0.0.1:{};", origin.port)),
                 ("listen 127.0.0.1:8650;", format!("listen 127.0.0.1:{port};")),
+                ("Host 127.0.0.1:8080;", format!("Host 127.0.0.1:{};", origin.port)),
             ];
             places.iter().fold(file.clone(), |text, (from, to)| {
-                assert_eq!(text.matches(from).count(), 1, "{from} is to be adapted");
+                let times = if from.starts_with("Host") { 2 } else { 1 };
+                assert_eq!(text.matches(from).count(), times, "{from} is to be adapted");
                 text.replace(from, to)
             })
         })

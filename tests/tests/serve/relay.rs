@@ -14,6 +14,7 @@ use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::today;
 use bloomsday_tests::nginx::{Logged, Nginx};
 use bloomsday_tests::program::bloomsday;
+use bloomsday_tests::wait::until;
 
 /// Two parts of 8 MiB.
 const IDS: u64 = 10_000_000;
@@ -132,6 +133,24 @@ fn a_relay_returns_no_pointer_that_is_five_seconds_old() {
     let served = scene.relay.requests().len();
     let fetched = scene.origin.requests().len();
     assert!(served > 10 * fetched && fetched <= 8, "{served} requests, {fetched} of the origin");
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn one_request_decides_nothing_for_others_and_a_pin_of_any_filter_is_not_kept() {
+    let scene = Scene::new();
+    let folder = scene.backend.folder.path().join("blobs");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("pin"), "first").unwrap();
+    let get = |path: &str| {
+        let url = scene.relay.url(path);
+        let answer = ureq::get(&url).config().http_status_as_error(false).build().call().unwrap();
+        (answer.status().as_u16(), answer.into_body().read_to_string().unwrap())
+    };
+    assert_eq!(get("blobs/pin?versionId=old").0, 400);
+    assert_eq!(get("blobs/pin"), (200, "first".into()));
+    fs::write(folder.join("pin"), "second").unwrap();
+    until("it is read again", || (get("blobs/pin").1 == "second").then_some(()));
 }
 
 #[test]

@@ -180,6 +180,7 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
         for _ in 0..2 {
             Publisher::day(backend, &day).input(&input).with(&["--deltas", "3"]).publish();
         }
+        backend.bloomsday(&["config", "check"]).run().expect(0);
     });
     check("reader", &|backend| {
         let daemon = Daemon::ready(backend, &[]);

@@ -89,7 +89,7 @@ struct TopicReader<'a> {
 
 impl TopicReader<'_> {
     async fn read(&self, is_first: bool, backoff: &mut Backoff) -> Result<(), FeedError> {
-        let begun = self.begin(&self.topic.leaders, is_first).await;
+        let begun = self.begin(&self.topic.leaders, is_first).await?;
         let all: BTreeSet<i32> = self.topic.leaders.keys().copied().collect();
         let at: BTreeMap<i32, i64> = {
             let mut state = lock(&self.state);
@@ -97,7 +97,13 @@ impl TopicReader<'_> {
             state.at.extend(&begun);
             begun
         };
-        self.reader.check()?;
+        if let Err(another_decides) = self.reader.check() {
+            // It looks again for where the others end.
+            if !lock(&self.state).is_complete() {
+                sleep(REFRESH).await;
+            }
+            return Err(another_decides);
+        }
         let mut workers = FuturesUnordered::new();
         for (partition, queue) in self.client.read(&at).await? {
             workers.push(self.work(partition, queue));
@@ -111,24 +117,35 @@ impl TopicReader<'_> {
         }
     }
 
-    /// Says what is wrong, while what works goes on.
+    /// Says what is wrong, while what works goes on. Where another server decides, that is its task.
     fn say(&self, why: String) {
+        if self.reader.check().is_err() {
+            return;
+        }
         lock(&self.state).is_explained = true;
         self.reader.access.set_stream_error(StreamTask::Feed, Some(describe_source(&why)));
     }
 
     /// Where reading begins, of each of these partitions whose leader answers. At the first start
-    /// with `from=latest` those without a leader are noted, to be read from their end.
+    /// with `from=latest` all leaders have to answer, and partitions without one are noted, to be
+    /// read from their end.
     async fn begin(
         &self,
         leaders: &BTreeMap<i32, Option<i32>>,
         is_first: bool,
-    ) -> BTreeMap<i32, i64> {
+    ) -> Result<BTreeMap<i32, i64>, FeedError> {
         let ends = self.ends(leaders).await;
         let is_from_end = is_first && self.url.start == Start::Latest;
         if is_from_end {
-            let without = leaders.iter().filter(|(_, leader)| leader.is_none());
-            lock(&self.state).at.extend(without.map(|(partition, _)| (*partition, FROM_END)));
+            let unanswered = leaders.iter().filter(|(partition, _)| !ends.contains_key(partition));
+            if let Some((partition, _)) = unanswered.clone().find(|(_, leader)| leader.is_some()) {
+                let topic = &self.url.topic;
+                return Err(FeedError::Stream(format!(
+                    "topic {topic}: the leader of partition {partition} does not say where it ends"
+                )));
+            }
+            let noted = unanswered.map(|(partition, _)| (*partition, FROM_END));
+            lock(&self.state).at.extend(noted);
         }
         let mut begin = BTreeMap::new();
         for (partition, (first, last)) in ends {
@@ -136,6 +153,8 @@ impl TopicReader<'_> {
             let (filter, topic) = (&self.reader.filter, &self.url.topic);
             let at = match known {
                 Some(FROM_END) => last,
+                // Where another server decides, that one has read them.
+                Some(_) if self.reader.check().is_err() => continue,
                 Some(at) if at < first => {
                     let lost = first - at;
                     self.reader.access.count_lost(u64::try_from(lost).unwrap_or(0));
@@ -157,7 +176,7 @@ impl TopicReader<'_> {
             };
             begin.insert(partition, at);
         }
-        begin
+        Ok(begin)
     }
 
     /// Both ends of partitions. Each leader gets a request of its own: one that is away does not
