@@ -261,7 +261,9 @@ impl Log {
         if let Some(failure) = self.failure.load().as_ref().filter(|failure| failure.is_final) {
             return Err(failure.why.clone());
         }
-        self.write_to(&mut lock(&self.file)).map_err(|error| self.fail("write", &error, false))
+        // Noted under the lock: later than a success of another thread, it would stay for ever.
+        let mut files = lock(&self.file);
+        self.write_to(&mut files).map_err(|error| self.fail("write", &error, false))
     }
 
     /// Whether a sync has failed.
@@ -342,8 +344,10 @@ impl Log {
         file.write_all(&header)?;
         if self.syncer.is_prompt() {
             // A file is safe when its name is, and its folder's name.
-            sync_folder(&self.folder)?;
-            self.folder.parent().map_or(Ok(()), sync_folder)?;
+            let parent = self.folder.parent().unwrap_or(&self.folder);
+            let synced = sync_folder(&self.folder).and_then(|()| sync_folder(parent));
+            // Nobody knows what is on the disk, also if a second sync succeeds.
+            synced.inspect_err(|error| _ = self.fail("sync the folder of", error, true))?;
         }
         crash_point("live-created");
         let (file, bytes) = (Arc::new(file), header.len() as u64);

@@ -68,19 +68,18 @@ impl Table {
     /// Cost: a cache miss, and another one if the prefilter may have the hash. Many at once cost
     /// less: [`Table::each`].
     pub(crate) fn state_of(&self, hash: u64) -> LiveState {
-        let shards = self.shards.load();
+        let View { shards, now, .. } = self.view();
         if !shards.of(hash).may_have(hash) {
             return LiveState::Unknown;
         }
-        self.find(&shards, hash, self.step())
+        self.find(&shards, hash, now)
     }
 
     /// Looks many hashes up, with the number of each, in order.
     ///
     /// Cost: the cache misses of [`GROUP`] hashes are waited for at once.
     pub(crate) fn each(&self, hashes: &[u64], mut answer: impl FnMut(usize, LiveState)) {
-        let shards = self.shards.load();
-        let now = self.step();
+        let View { shards, now, .. } = self.view();
         for (number, group) in hashes.chunks(GROUP).enumerate() {
             for hash in group {
                 shards.of(*hash).prefetch_prefilter(*hash);
@@ -99,7 +98,7 @@ impl Table {
 
     /// How many times a hash was added and not deleted since.
     pub(crate) fn count(&self, hash: u64) -> usize {
-        let (shards, now) = (self.shards.load(), self.step());
+        let View { shards, now, .. } = self.view();
         let mut count = 0;
         search(shards.of(hash), hash, |word| {
             count += usize::from(self.is_alive(Tag::of(word), now));
@@ -110,7 +109,9 @@ impl Table {
 
     /// The table at this moment, to look up many hashes in another order than [`Table::each`].
     pub(crate) fn view(&self) -> View<'_> {
-        View { table: self, shards: self.shards.load(), now: self.step() }
+        // The step first: an entry that is renewed only in newer lines than these was alive in it.
+        let now = self.step();
+        View { table: self, shards: self.shards.load(), now }
     }
 
     /// Whether an entry is alive, for a lookup that began in step `began`. One that was renewed in

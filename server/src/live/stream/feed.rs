@@ -5,6 +5,7 @@
 //! Here is what all feeds share. `feed_run` reads a stream for as long as a process runs, by
 //! `feed_redis` or `feed_kafka`.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -64,6 +65,8 @@ pub(super) enum FeedError {
     Refused(String),
     #[error("cannot keep the position in {0}: {1}")]
     Position(String, std::io::Error),
+    #[error("cannot read the position in {0}: {1}; move the file away to begin anew")]
+    Unreadable(String, std::io::Error),
     /// Another server decides.
     #[error("another server decides")]
     NotDecider,
@@ -155,11 +158,18 @@ impl FeedReader {
         }
     }
 
-    /// The position that was saved for the stream of this name.
-    pub(super) fn saved_position(&self, name: &str) -> Option<String> {
-        let text = self.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok())?;
-        let (at, of) = text.trim().split_once(' ')?;
-        (of == name).then(|| at.to_owned())
+    /// The position that was saved for the stream of this name. `None` only if there is none: to
+    /// begin anew in place of one that cannot be read could lose messages.
+    pub(super) fn saved_position(&self, name: &str) -> Result<Option<String>, FeedError> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let unreadable = |error| FeedError::Unreadable(file.display().to_string(), error);
+        let text = match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(unreadable)?,
+        };
+        let damaged = || unreadable(ErrorKind::InvalidData.into());
+        let (at, of) = text.trim().split_once(' ').ok_or_else(damaged)?;
+        Ok((of == name).then(|| at.to_owned()))
     }
 
     /// Saves the position in the stream of this name, if there is a data folder.

@@ -55,7 +55,10 @@ pub(super) async fn session(
     let known = position
         .take()
         .and_then(|position| position.strip_suffix(&*format!(" {name}")).map(str::to_owned));
-    let known = known.or_else(|| reader.saved_position(&name));
+    let known = match known {
+        Some(known) => Some(known),
+        None => reader.saved_position(&name)?,
+    };
     let state = ReadState::from_position(known.as_deref().unwrap_or_default());
     let state = Mutex::new(state);
     let reading = TopicReader { reader, url, client: &client, name, topic, state };
@@ -117,7 +120,8 @@ impl TopicReader<'_> {
         }
     }
 
-    /// Says what is wrong, while what works goes on. Where another server decides, that is its task.
+    /// Says what is wrong, while what works goes on. Where another server decides, that is its
+    /// task.
     fn say(&self, why: String) {
         if self.reader.check().is_err() {
             return;

@@ -60,8 +60,10 @@ pub(super) async fn session(
 ) -> Result<(), FeedError> {
     reader.check()?;
     let name = reader.feed.name();
-    let saved =
-        position.get_or_insert_with(|| reader.saved_position(&name).unwrap_or(BEGINNING.into()));
+    let saved = match position {
+        Some(saved) => saved,
+        None => position.insert(reader.saved_position(&name)?.unwrap_or(BEGINNING.into())),
+    };
     let mut now = Position::parse(saved);
     if reader.may_take_over() {
         // What another server has read since is not lost.

@@ -24,6 +24,8 @@ const MAX_WINDOW_SECONDS: u64 = 3_660 * 24 * 3_600;
 const MAX_CAPACITY: u64 = i64::MAX as u64;
 /// How many steps a window has if nothing else is said.
 const DEFAULT_STEPS: u64 = 10;
+/// The most IDs of a union: 512 MiB of one segment, which has at most 1 GiB.
+const MAX_UNION_IDS: u64 = 1 << 26;
 
 fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut options = Options { error: 1e-9, ..Options::of(Kind::Any) };
@@ -163,6 +165,13 @@ fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
         if !sources.iter().any(|other| Arc::ptr_eq(other, &set)) {
             sources.push(set);
         }
+    }
+    let total: u64 = sources.iter().map(|set| set.size(now).entries).sum();
+    if total > MAX_UNION_IDS {
+        return Err(format!(
+            "ERR BLOOM.UNION adds at most {MAX_UNION_IDS} IDs, and the sources have {total}"
+        )
+        .into());
     }
     let options =
         sources.first().map_or_else(|| Options::of(Kind::Any), |set| set.options().clone());
