@@ -96,18 +96,18 @@ impl Streams {
                     log.require_shipped(shipped);
                 }
                 let tail = Tail::new(log.folder());
-                let TaskContext { filter, access, store, clock, .. } = context.clone();
+                let TaskContext { filter, access, store, .. } = context.clone();
                 let publisher = EnginePublisher {
                     filter,
                     log,
                     access,
                     store,
-                    clock,
                     engine: engine.clone(),
                     last,
                     tail,
                     in_engine: None,
                     is_lost: false,
+                    taken_ms: None,
                 };
                 tasks.push(publisher.run(stopping.clone()).boxed());
             }

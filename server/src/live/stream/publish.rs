@@ -14,7 +14,6 @@ use tokio::time::timeout;
 
 use super::address::EngineUrl;
 use super::read::{connect, describe};
-use crate::clock::Clock;
 use crate::live::log::Log;
 use crate::live::log::tail::Tail;
 use crate::live::replication::access::{StreamTask, WriteAccess};
@@ -33,7 +32,6 @@ pub(in crate::live) struct EnginePublisher {
     pub(in crate::live) log: Arc<Log>,
     pub(in crate::live) access: Arc<WriteAccess>,
     pub(in crate::live) store: Store,
-    pub(in crate::live) clock: Clock,
     pub(in crate::live) engine: EngineUrl,
     /// Tells the number of the last frame that is in the engine.
     pub(in crate::live) last: watch::Sender<u64>,
@@ -43,6 +41,9 @@ pub(in crate::live) struct EnginePublisher {
     pub(in crate::live) in_engine: Option<u64>,
     /// Whether the engine has lost what it had, and was not sent it again yet.
     pub(in crate::live) is_lost: bool,
+    /// When the engine took the last entry, by its own clock, in milliseconds: by another clock its
+    /// newest entries could look old, and be trimmed at once.
+    pub(in crate::live) taken_ms: Option<i64>,
 }
 
 /// Why something was not published.
@@ -112,16 +113,19 @@ impl EnginePublisher {
             let read = read.map_err(|error| PublishError::Log(self.folder(), error))?;
             let Some(piece) = read else { break };
             for shipment in shipments(&piece.header, piece.frames(), next, synced) {
-                let oldest = self.clock.now().as_millisecond() - KEPT_MS;
                 let mut all = redis::pipe();
                 self.ask_last(all.atomic());
                 let add = all.cmd("XADD").arg(self.stream());
-                let add = add.arg("MINID").arg("~").arg(oldest).arg("*");
-                add.arg("segment").arg(&shipment.bytes).ignore();
+                if let Some(taken) = self.taken_ms {
+                    add.arg("MINID").arg("~").arg(taken - KEPT_MS);
+                }
+                add.arg("*").arg("segment").arg(&shipment.bytes);
                 let head = all.cmd("HSET").arg(self.heads()).arg(self.node());
                 head.arg(shipment.last_seq).ignore();
-                let sent: Result<(bool, Option<u64>), _> = all.query_async(redis).await;
-                let (is_there, before) = sent.map_err(|e| self.failed(&e))?;
+                let sent: Result<(bool, Option<u64>, String), _> = all.query_async(redis).await;
+                let (is_there, before, entry) = sent.map_err(|e| self.failed(&e))?;
+                let taken = entry.split_once('-').and_then(|(ms, _)| ms.parse().ok());
+                self.taken_ms = taken.or(self.taken_ms);
                 self.is_lost |= self.has_lost(before.filter(|_| is_there));
                 if self.is_lost {
                     return Ok(next);
