@@ -69,9 +69,7 @@ impl Query {
         let is_miss = matches!(&ids[..], [id] if is_miss(id));
         Ok(if is_miss { ExitCode::from(exit::MISS) } else { ExitCode::SUCCESS })
     }
-}
 
-impl Query {
     /// Refuses a blob whose form of IDs is not the configured one, as a server does.
     fn check_id_form(
         &self,
