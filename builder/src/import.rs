@@ -84,8 +84,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
         ForeignFormat::Spark => blob::import_spark(job.file),
     };
     let filter = filter.map_err(foreign)?;
-    let header = describe(job.filter, job.day, &filter).map_err(foreign)?;
-    let header = Header { id_form: job.id_form, ..header };
+    let header = describe(job.filter, job.day, job.id_form, &filter).map_err(foreign)?;
     let warning = quality::check_quality(&header, &filter)?;
     let blob = Republish {
         header: &header,
@@ -100,7 +99,12 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
 }
 
 /// The header of a filter whose IDs are unknown: their number follows from the number of set bits.
-fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, String> {
+fn describe(
+    name: FilterName,
+    day: Day,
+    id_form: IdForm,
+    filter: &Filter,
+) -> Result<Header, String> {
     let shape = filter.shape();
     let ones = filter.count_ones();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -126,7 +130,7 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
         filter: name,
         day,
         shape,
-        id_form: IdForm::default(),
+        id_form,
         origin: Origin::Imported,
         ids: (ids.round() as u64).max(1),
         fpp_target: rate,
@@ -154,7 +158,12 @@ mod tests {
             let mut filter =
                 FilterMut::new(Shape::new(Layout::Guava, 1 << 14, probes).unwrap()).unwrap();
             filter.insert(Murmur3::of(b"the only ID"));
-            describe("rt".parse().unwrap(), "2026-11-19".parse().unwrap(), &filter.freeze())
+            describe(
+                "rt".parse().unwrap(),
+                "2026-11-19".parse().unwrap(),
+                IdForm::Bytes,
+                &filter.freeze(),
+            )
         };
         assert!(describe_with(20).unwrap().fpp_target > 0.0);
         let refused = describe_with(100).unwrap_err();
