@@ -40,6 +40,13 @@ impl Scene {
         tokio::runtime::Runtime::new().unwrap().block_on(blob.publish(&store));
     }
 
+    /// What the relay answers: the status and the body.
+    fn get(&self, path: &str) -> (u16, String) {
+        let get = ureq::get(self.relay.url(path)).config().http_status_as_error(false).build();
+        let answer = get.call().unwrap();
+        (answer.status().as_u16(), answer.into_body().read_to_string().unwrap())
+    }
+
     /// The store as servers behind the relay see it.
     fn reader(&self) -> Backend {
         let root = self.backend.folder.path();
@@ -85,12 +92,9 @@ fn a_delta_crosses_once_and_a_missing_one_is_looked_for_each_time() {
     let folder = scene.backend.folder.path().join("rt/deltas");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("a-b.delta"), "what changed").unwrap();
-    let get = |name: &str| {
-        let url = scene.relay.url(&format!("rt/deltas/{name}"));
-        ureq::get(&url).config().http_status_as_error(false).build().call().unwrap().status()
-    };
+    let get = |name: &str| scene.get(&format!("rt/deltas/{name}")).0;
     for _ in 0..3 {
-        assert_eq!((get("a-b.delta").as_u16(), get("a-c.delta").as_u16()), (200, 404));
+        assert_eq!((get("a-b.delta"), get("a-c.delta")), (200, 404));
     }
     let crossed = |name: &str| {
         scene.origin.requests().iter().filter(|logged| logged.request.contains(name)).count()
@@ -106,12 +110,7 @@ fn a_relay_returns_no_pointer_that_is_five_seconds_old() {
     let folder = scene.backend.folder.path();
     fs::create_dir_all(folder.join("rt/pointers")).unwrap();
     let pointer = folder.join("rt/pointers/2026-11-19");
-    let get = || {
-        let url = scene.relay.url("rt/pointers/2026-11-19");
-        let answer = ureq::get(&url).config().http_status_as_error(false).build().call().unwrap();
-        let status = answer.status().as_u16();
-        (status, answer.into_body().read_to_string().unwrap())
-    };
+    let get = || scene.get("rt/pointers/2026-11-19");
     // Made, changed, deleted: also what is not there is known for a moment only.
     assert_eq!(get().0, 404);
     for (state, expected) in [("first", 200), ("second", 200), ("", 404)] {
@@ -142,15 +141,10 @@ fn one_request_decides_nothing_for_others_and_a_pin_of_any_filter_is_not_kept() 
     let folder = scene.backend.folder.path().join("blobs");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("pin"), "first").unwrap();
-    let get = |path: &str| {
-        let url = scene.relay.url(path);
-        let answer = ureq::get(&url).config().http_status_as_error(false).build().call().unwrap();
-        (answer.status().as_u16(), answer.into_body().read_to_string().unwrap())
-    };
-    assert_eq!(get("blobs/pin?versionId=old").0, 400);
-    assert_eq!(get("blobs/pin"), (200, "first".into()));
+    assert_eq!(scene.get("blobs/pin?versionId=old").0, 400);
+    assert_eq!(scene.get("blobs/pin"), (200, "first".into()));
     fs::write(folder.join("pin"), "second").unwrap();
-    until("it is read again", || (get("blobs/pin").1 == "second").then_some(()));
+    until("it is read again", || (scene.get("blobs/pin").1 == "second").then_some(()));
 }
 
 #[test]
