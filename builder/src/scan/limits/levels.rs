@@ -13,8 +13,9 @@ pub(in crate::scan) fn count_present(mut levels: &[u8], max_level: i16, rows: u3
     while left > 0 {
         let header = varint32(&mut levels)?;
         let (packed, n) = (header & 1 == 1, header >> 1);
-        if n == 0 {
-            continue;
+        // The decoder takes it for the end.
+        if header == 0 {
+            return None;
         }
         if packed {
             // Groups of eight levels without gaps. Some writers omit the bytes after the last row.
@@ -104,6 +105,8 @@ mod tests {
         assert_eq!(count_present(&[], 1, 0), Some(0));
         assert_eq!(count_present(&[0], 1, 0), None, "a byte for nobody");
         assert_eq!(count_present(&[5 << 1, 2], 1, 5), None, "there is no level 2");
+        assert_eq!(count_present(&[0, 5 << 1, 1], 1, 5), None, "0 is the end");
+        assert_eq!(count_present(&[1, 5 << 1, 1], 1, 5), Some(5), "no group of eight");
     }
 
     #[test]

@@ -177,8 +177,9 @@ fn check_dictionary_indexes(body: &[u8], present: u32, dictionary: u32) -> Resul
     while left > 0 {
         let header = varint32(&mut rest).ok_or(TOO_SHORT)?;
         let (packed, n) = (header & 1 == 1, header >> 1);
-        if n == 0 {
-            continue;
+        // The decoder takes it for the end.
+        if header == 0 {
+            return Err(TOO_SHORT.to_owned());
         }
         if packed {
             // The decoder checks each index.
