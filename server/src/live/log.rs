@@ -99,6 +99,9 @@ struct OpenSegment {
     bytes: u64,
     /// Whether there may be a part of a frame after it.
     is_torn: bool,
+    /// The folders whose sync makes its name safe, until it is: open, since a log that is dropped
+    /// gives its folder another name.
+    unsynced_folders: Vec<File>,
 }
 
 /// Why changes are refused.
@@ -342,16 +345,11 @@ impl Log {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
         file.set_len(0)?;
         file.write_all(&header)?;
-        if self.syncer.is_prompt() {
-            // A file is safe when its name is, and its folder's name.
-            let parent = self.folder.parent().unwrap_or(&self.folder);
-            let synced = sync_folder(&self.folder).and_then(|()| sync_folder(parent));
-            // Nobody knows what is on the disk, also if a second sync succeeds.
-            synced.inspect_err(|error| _ = self.fail("sync the folder of", error, true))?;
-        }
+        let parent = self.folder.parent().unwrap_or(&self.folder);
+        let unsynced_folders = vec![File::open(&self.folder)?, File::open(parent)?];
         crash_point("live-created");
         let (file, bytes) = (Arc::new(file), header.len() as u64);
-        Ok(OpenSegment { path, file, bytes, is_torn: false })
+        Ok(OpenSegment { path, file, bytes, is_torn: false, unsynced_folders })
     }
 
     /// Closes a segment that is long enough. The next frame begins another. One that cannot be
@@ -438,15 +436,17 @@ impl Queued for Log {
             return false;
         }
         let written = self.written.load(Ordering::Acquire);
-        let Some(open) = &files.open else {
+        let Some(open) = &mut files.open else {
             self.done.send_replace(written);
             return true;
         };
+        let folders = std::mem::take(&mut open.unsynced_folders);
         let file = open.file.clone();
         // Others may write while this waits for the disk.
         drop(files);
         crash_point("live-syncing");
-        if let Err(error) = self.sync_data(&file) {
+        let named = folders.iter().try_for_each(File::sync_all);
+        if let Err(error) = named.and_then(|()| self.sync_data(&file)) {
             self.fail("sync", &error, true);
             return true;
         }

@@ -15,7 +15,7 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::live::segment::{Frame, Frames, HEADER_BYTES, Header, Op, has_frame};
 
 use crate::error::Error;
-use crate::live::log::close;
+use crate::live::log::{close, sync_folder};
 use crate::live::memory::budget::Budget;
 use crate::live::memory::near::Near;
 use crate::live::memory::writer::{AddError, Writer};
@@ -204,7 +204,7 @@ fn system(doing: &str, path: &Path, source: std::io::Error) -> Error {
 /// have it for a moment: waits at most [`MAX_LOCK_WAIT`].
 pub(in crate::live) fn lock_folder(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
-    fs::create_dir_all(folder).map_err(|source| system("create", folder, source))?;
+    create_folder(folder).map_err(|source| system("create", folder, source))?;
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
     let file = file.map_err(|source| system("write", &path, source))?;
     let lock = || {
@@ -225,6 +225,15 @@ pub(in crate::live) fn lock_folder(folder: &Path) -> Result<File, Error> {
         }
         Err(TryLockError::Error(source)) => Err(system("lock", &path, source)),
     }
+}
+
+/// Creates a folder if there is none. What is in one is safe when its name is, and its parent's.
+fn create_folder(folder: &Path) -> std::io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder)?;
+    folder.canonicalize()?.ancestors().skip(1).take(2).try_for_each(sync_folder)
 }
 
 struct Replaying {
