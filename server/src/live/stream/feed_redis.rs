@@ -11,8 +11,11 @@ use super::read::{StreamEntry, connect_to, describe, end_of, entries_after, is_b
 use crate::backoff::Backoff;
 use crate::live::replication::access::StreamTask;
 
-/// How many entries are read at once.
+/// The most entries that are read at once.
 const MAX_ENTRIES: usize = 1000;
+/// With more bytes in one response, fewer entries are read at once: entries have any size, and a
+/// response has a deadline.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
 /// The position before the first entry.
 const BEGINNING: &str = "0-0";
 
@@ -71,17 +74,20 @@ pub(super) async fn session(
     }
     let failed = |error: RedisError| FeedError::Stream(describe(&name, &error));
     let mut redis = connect_to(&from.server).await.map_err(failed)?;
-    let (mut kept, mut keep_due) = (now.clone(), Instant::now());
+    let (mut kept, mut keep_due) = (now.clone(), Instant::now() + KEEP_INTERVAL);
+    let mut most = 1;
     loop {
-        let entries = entries_after(&mut redis, &from.stream, &now.at, MAX_ENTRIES).await;
+        let entries = entries_after(&mut redis, &from.stream, &now.at, most).await;
         let entries = entries.map_err(failed)?;
+        let is_full = entries.len() >= most;
+        most = most_next(most, &entries);
         if let Some((last, _)) = entries.last() {
             add(reader, &entries).await?;
             last.clone_into(&mut now.at);
             now.count = now.count.map(|count| count + entries.len() as u64);
         }
         // On a busy stream, too, where a read rarely finds nothing.
-        if entries.len() < MAX_ENTRIES && (entries.is_empty() || keep_due <= Instant::now()) {
+        if !is_full && (entries.is_empty() || keep_due <= Instant::now()) {
             let end = end_of(&mut redis, &from.stream).await.map_err(failed)?;
             if is_before(&end.highest, &now.at) {
                 tracing::warn!(filter = %reader.filter, "{name} began anew: so does its reading");
@@ -104,6 +110,14 @@ pub(super) async fn session(
         }
         reader.check()?;
     }
+}
+
+/// How many entries are read after these. A connection begins with one, so that each makes some
+/// progress before its first deadline that passes.
+fn most_next(most: usize, entries: &[StreamEntry]) -> usize {
+    let fields = entries.iter().flat_map(|(_, fields)| fields);
+    let bytes: usize = fields.map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > MAX_RESPONSE_BYTES { (most / 2).max(1) } else { (most * 2).min(MAX_ENTRIES) }
 }
 
 fn note_lost(reader: &FeedReader, name: &str, lost: u64) {
@@ -138,6 +152,16 @@ mod tests {
         ] {
             assert_eq!(Position::parse(&position.to_string()), position);
         }
+    }
+
+    #[test]
+    fn fewer_entries_are_read_at_once_when_they_are_large() {
+        let large = vec![(b"id".to_vec(), vec![0; MAX_RESPONSE_BYTES])];
+        let [large, small] = [large, Vec::new()].map(|fields| [("1-0".to_owned(), fields)]);
+        assert_eq!(most_next(1, &small), 2);
+        assert_eq!(most_next(MAX_ENTRIES, &small), MAX_ENTRIES);
+        assert_eq!(most_next(600, &large), 300);
+        assert_eq!(most_next(1, &large), 1);
     }
 
     #[test]
