@@ -9,22 +9,29 @@ use super::reply::{Reply, error, of};
 use crate::bloomsday::Bloomsday;
 use crate::generation::Via;
 use crate::guard::Verdict;
+use crate::handle::ServedFilter;
 use crate::status::{FilterStatus, State};
 
 /// The content type of the text format of Prometheus.
 pub(super) const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) fn render(bloomsday: &Bloomsday) -> Reply {
-    match encode(bloomsday) {
+/// Of a process that runs since `started`.
+pub(super) fn render(bloomsday: &Bloomsday, started: Timestamp) -> Reply {
+    match encode(bloomsday, started) {
         Ok(page) => of(StatusCode::OK, PROMETHEUS_TEXT, page),
         Err(e) => error(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()),
     }
 }
 
-fn encode(bloomsday: &Bloomsday) -> prometheus::Result<Vec<u8>> {
+fn encode(bloomsday: &Bloomsday, started: Timestamp) -> prometheus::Result<Vec<u8>> {
     let metrics = Metrics { registry: Registry::new(), filters: &bloomsday.status() };
     metrics.of_filters()?;
-    metrics.of_polls()?;
+    let waiting = bloomsday.not_ready(ServedFilter::can_answer);
+    let help = "1 while lookups are answered, 0 while they get 503.";
+    metrics.gauge("bloomsday_filter_ready", help, &[], |status, set| {
+        set(&[], is(!waiting.iter().any(|name| name == status.filter.as_str())));
+    })?;
+    metrics.of_polls(started)?;
     metrics.of_guard()?;
     #[cfg(feature = "live")]
     {
@@ -129,10 +136,10 @@ impl Metrics<'_> {
     }
 
     /// Polls of the pointers, and loads of blobs.
-    fn of_polls(&self) -> prometheus::Result<()> {
-        let help = "When a poll of the store last succeeded.";
+    fn of_polls(&self, started: Timestamp) -> prometheus::Result<()> {
+        let help = "When a poll of the store last succeeded; until the first one does, when this process started.";
         self.gauge("bloomsday_last_success_timestamp_seconds", help, &[], |status, set| {
-            set(&[], status.last_success.map_or(0.0, seconds_of));
+            set(&[], seconds_of(status.last_success.unwrap_or(started)));
         })?;
         let help = "How long the last load took.";
         self.gauge("bloomsday_load_duration_seconds", help, &[], |status, set| {

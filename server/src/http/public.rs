@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::blocks::Blocks;
@@ -69,7 +70,7 @@ impl Public {
             (&Method::GET, ["readyz"]) => self.readiness(),
             (&Method::GET, ["status"]) => self.status(),
             (&Method::GET, ["version"]) => self.version(),
-            (&Method::GET, ["metrics"]) => metrics::render(&self.bloomsday),
+            (&Method::GET, ["metrics"]) => metrics::render(&self.bloomsday, self.started()),
             (&Method::GET, [""]) => self.page.html(),
             (&Method::GET, ["page.json"]) => self.page.data(false).await,
             (&Method::GET, ["v1", "filters", filter, "ids", id]) => {
@@ -131,6 +132,12 @@ impl Public {
             .map(|status| (status.filter.to_string(), json!(status)))
             .collect();
         json_reply(StatusCode::OK, &json!({ "filters": filters }))
+    }
+
+    /// When this process started, by the clock of now.
+    fn started(&self) -> Timestamp {
+        let uptime = SignedDuration::try_from(self.started.elapsed()).unwrap_or_default();
+        self.bloomsday.now().saturating_sub(uptime).unwrap_or_default()
     }
 
     fn version(&self) -> Reply {

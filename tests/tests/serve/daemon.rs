@@ -67,6 +67,7 @@ fn the_daemon_answers_every_route() {
         let metrics = daemon.get("/metrics").body;
         for name in [
             "bloomsday_filter_info{day=\"",
+            "bloomsday_filter_ready{filter=\"rt\"} 1",
             "bloomsday_filter_age_seconds{filter=\"rt\"}",
             "bloomsday_filter_bytes{filter=\"rt\"}",
             "bloomsday_filter_ids{filter=\"rt\"} 5000",
