@@ -220,14 +220,16 @@ async fn point(
 ) -> Result<(), StoreError> {
     store.put_pointer(filter, day, pointer, &read.version).await?;
     let named = ensure_named_in_time(store, &pointer.blob, retention).await;
-    if let Err(StoreError::NotFound { .. }) = &named
-        && let Err(error) = store.take_back_pointer(filter, day, pointer, &read.version).await
-        // Otherwise somebody else has pointed it since.
-        && error.kind() != Kind::Superseded
-    {
-        tracing::warn!("{filter}/pointers/{day} names a blob that is gone: {error}");
+    let Err(gone @ StoreError::NotFound { .. }) = named else { return named };
+    match store.take_back_pointer(filter, day, pointer, &read.version).await {
+        // It is there still. The same repoint, run again, looks again.
+        Err(error) if error.kind() != Kind::Superseded => {
+            tracing::warn!("{filter}/pointers/{day} names a blob that is gone: {gone}");
+            Err(error)
+        }
+        // Restored, or somebody else has pointed it since.
+        _ => Err(gone),
     }
-    named
 }
 
 /// Checks that a blob is still there when no prune can delete it any more. Says what it waits for.
