@@ -165,7 +165,8 @@ fn numbers_are_decimal_ascii_up_to_both_ends_of_their_types_and_no_further() {
 fn decimals_without_a_fraction_are_whole_numbers() {
     let texts = |all: &[i128]| Ok(all.iter().map(ToString::to_string).collect::<Vec<_>>());
     let most = 10_i128.pow(38) - 1;
-    let all = [0, 7, -7, 255, -256, 10_i128.pow(18), most, -most];
+    let (least, long) = (-i128::from(u64::MAX), 10_i128.pow(19));
+    let all = [0, 7, -7, 255, -256, 10_i128.pow(18), long, -long, least, least - 1, most, -most];
     let fixed = |width: usize, all: &[i128]| -> ArrayRef {
         let bytes = |value: i128| {
             let sign = if value < 0 { 0xff } else { 0 };

@@ -132,10 +132,10 @@ pub(super) fn unscaled<F: FnMut(&[u8])>(
     Ok(())
 }
 
-/// Passes on a number as decimal ASCII. 20 bytes are enough for the least i64 and the greatest u64.
+/// Passes on a number as decimal ASCII: a sign, and at most the 20 digits of the greatest u64.
 #[inline]
 pub(super) fn decimal(negative: bool, mut size: u64, pass: impl FnOnce(&[u8])) {
-    let mut text = [0_u8; 20];
+    let mut text = [0_u8; 21];
     let mut at = text.len();
     loop {
         at -= 1;
