@@ -1,6 +1,7 @@
 //! [`build`]: runs all steps of a build, always in this order: build, upload, verify, move the
 //! pointer.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -242,7 +243,8 @@ pub(crate) async fn conclude(
     state.report.overlap = compared.overlap.map(|(share, _)| share);
     let plan = publish::plan(store, &state.start, blob.key(), job.retention).await?;
     if let Publish::Advance { .. } = plan.publish {
-        if !passes_gates(job, &mut state, &plan.history, &compared, blob.key()) {
+        let baseline = baseline(store, job, &plan.history).await?;
+        if !passes_gates(job, &mut state, baseline, &compared, blob.key()) {
             return finish(store, state, job.remedy_words).await;
         }
         // Before the pointer moves, so that every server that sees it finds them.
@@ -252,17 +254,36 @@ pub(crate) async fn conclude(
     finish(store, state, job.remedy_words).await
 }
 
+/// What is normal, from the history and from what the pointers of its days name now.
+///
+/// # Errors
+/// A pointer cannot be read now. One that is not there, or unreadable, says nothing.
+async fn baseline(store: &Store, job: &Job, history: &[HistoryEvent]) -> Result<Baseline, Error> {
+    let (mut named, mut read) = (BTreeMap::new(), BTreeSet::new());
+    loop {
+        // A day that does not count makes way for an older one.
+        let mut days = Baseline::days(job.day, history, &named);
+        days.retain(|day| read.insert(*day));
+        if days.is_empty() {
+            return Ok(Baseline::of(job.day, history, &named));
+        }
+        for day in days {
+            let pointer = store.pointer(&job.filter, day).await?.state;
+            named.extend(pointer.found().map(|pointer| (day, pointer.blob.clone())));
+        }
+    }
+}
+
 /// Evaluates the gates. If the day is refused, the report says why; if its change is accepted, the
 /// history will say why.
 fn passes_gates(
     job: &Job,
     state: &mut BuildState,
-    history: &[HistoryEvent],
+    mut baseline: Baseline,
     compared: &Comparison,
     blob: &BlobKey,
 ) -> bool {
     let BuildState { event, report, .. } = state;
-    let mut baseline = Baseline::of(job.day, history);
     if baseline.lacks_ids()
         && let Some((earlier, ids)) = &compared.ids
     {

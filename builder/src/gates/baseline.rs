@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bloomsday_common::day::Day;
+use bloomsday_common::key::BlobKey;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 
 use super::counts::Numbers;
@@ -35,31 +36,11 @@ pub struct Baseline {
 impl Baseline {
     /// Computes the medians of the newest [`BASELINE_DAYS`] accepted days before `day`, if they are
     /// not older than [`MAX_BASELINE_AGE_DAYS`]. The last accepted build of each day counts. A day
-    /// whose pointer an operator moved to another day's blob does not count. If the record of a day
-    /// lacks a number, the median is that of the other days.
-    pub fn of(day: Day, history: &[HistoryEvent]) -> Baseline {
-        let mut events: Vec<&HistoryEvent> = history.iter().collect();
-        events.sort_by_key(|event| event.at);
-        let mut accepted: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
-        let oldest = day.minus(MAX_BASELINE_AGE_DAYS);
-        for event in &events {
-            let Some(of) = event.day.filter(|of| *of < day && *of >= oldest) else { continue };
-            match (event.kind, event.outcome) {
-                (EventKind::Build, Outcome::Published) => drop(accepted.insert(of, event)),
-                (EventKind::Repoint, Outcome::Published) => {
-                    let built = |build: &&&HistoryEvent| {
-                        build.kind == EventKind::Build
-                            && build.day == Some(of)
-                            && build.blob == event.blob
-                    };
-                    match events.iter().rev().find(built) {
-                        Some(build) => drop(accepted.insert(of, build)),
-                        None => drop(accepted.remove(&of)),
-                    }
-                }
-                _ => {}
-            }
-        }
+    /// whose pointer an operator moved to another day's blob does not count: by a `repoint`, which
+    /// the history has, or by hand, which only `named` says, the blobs that pointers name now. If
+    /// the record of a day lacks a number, the median is that of the other days.
+    pub fn of(day: Day, history: &[HistoryEvent], named: &BTreeMap<Day, BlobKey>) -> Baseline {
+        let accepted = accepted(day, history, named);
         let newest = accepted.values().rev().take(BASELINE_DAYS);
         // From the newest day to the oldest.
         let days: Vec<Numbers> = newest.map(|event| Numbers::of_event(event)).collect();
@@ -77,6 +58,11 @@ impl Baseline {
             input_bytes: median_of(|day| day.input_bytes),
             stable_files: files.filter(all_had).filter(|_| days.len() >= STABLE_FILES_DAYS),
         }
+    }
+
+    /// The days that [`Baseline::of`] uses.
+    pub fn days(day: Day, history: &[HistoryEvent], named: &BTreeMap<Day, BlobKey>) -> Vec<Day> {
+        accepted(day, history, named).into_keys().rev().take(BASELINE_DAYS).collect()
     }
 
     /// Whether no earlier day has a number of IDs.
@@ -97,6 +83,58 @@ impl Baseline {
             "{files} files were read, and each of the days before had {stable}: is one missing?"
         ))
     }
+}
+
+/// The accepted build of each day.
+fn accepted<'a>(
+    day: Day,
+    history: &'a [HistoryEvent],
+    named: &BTreeMap<Day, BlobKey>,
+) -> BTreeMap<Day, &'a HistoryEvent> {
+    let mut events: Vec<&HistoryEvent> = history.iter().collect();
+    events.sort_by_key(|event| event.at);
+    let build_of = |of: Day, blob: &BlobKey| {
+        let is_it = |event: &&&HistoryEvent| {
+            event.kind == EventKind::Build
+                && event.day == Some(of)
+                && event.blob.as_ref() == Some(blob)
+        };
+        events.iter().rev().find(is_it).copied()
+    };
+    let mut accepted: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
+    let oldest = day.minus(MAX_BASELINE_AGE_DAYS);
+    for event in &events {
+        let Some(of) = event.day.filter(|of| *of < day && *of >= oldest) else { continue };
+        match (event.kind, event.outcome) {
+            (EventKind::Build, Outcome::Published) => drop(accepted.insert(of, event)),
+            // A build that was ended after it had moved the pointer, run again; or one of a day that
+            // has its numbers already.
+            (EventKind::Build, Outcome::Unchanged)
+                if accepted.get(&of).is_none_or(|built| built.blob != event.blob) =>
+            {
+                accepted.insert(of, event);
+            }
+            (EventKind::Repoint, Outcome::Published) => {
+                let build = event.blob.as_ref().and_then(|blob| build_of(of, blob));
+                match build {
+                    Some(build) => drop(accepted.insert(of, build)),
+                    None => drop(accepted.remove(&of)),
+                }
+            }
+            _ => {}
+        }
+    }
+    for (of, blob) in named {
+        let built = accepted.get(of).and_then(|event| event.blob.as_ref());
+        if built.is_none_or(|built| built == blob) {
+            continue;
+        }
+        match build_of(*of, blob) {
+            Some(build) => drop(accepted.insert(*of, build)),
+            None => drop(accepted.remove(of)),
+        }
+    }
+    accepted
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -1,5 +1,7 @@
 //! Days that pass, days that are refused, and what a baseline is made of.
 
+use std::collections::BTreeMap;
+
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::key::BlobKey;
@@ -38,8 +40,13 @@ fn built(back: u32, ids: u64) -> HistoryEvent {
     event(EventKind::Build, Outcome::Published, back, 1, ids)
 }
 
+/// What is normal after these events, with pointers that nobody has touched by hand.
+fn normal_after(history: &[HistoryEvent]) -> Baseline {
+    Baseline::of(day(), history, &BTreeMap::new())
+}
+
 fn week() -> Baseline {
-    Baseline::of(day(), &(1..=7).map(|back| built(back, 990 + u64::from(back))).collect::<Vec<_>>())
+    normal_after(&(1..=7).map(|back| built(back, 990 + u64::from(back))).collect::<Vec<_>>())
 }
 
 fn normal() -> DayCounts {
@@ -113,7 +120,7 @@ fn a_high_overlap_passes_whatever_the_norm_and_none_at_all_never() {
 
 #[test]
 fn norms_come_from_the_last_accepted_build_of_each_of_seven_days_however_old() {
-    let norm = |events: &[HistoryEvent]| Baseline::of(day(), events).ids;
+    let norm = |events: &[HistoryEvent]| normal_after(events).ids;
     assert_eq!(norm(&[]), None);
     assert_eq!(norm(&[built(401, 100), built(0, 200)]), None, "too old, and the day itself");
     assert_eq!(norm(&[built(400, 100), built(8, 200), built(20, 300)]), Some(200.0));
@@ -132,13 +139,37 @@ fn norms_come_from_the_last_accepted_build_of_each_of_seven_days_however_old() {
 fn a_day_that_was_rolled_back_is_no_norm() {
     let rollback = event(EventKind::Repoint, Outcome::Published, 1, 3, 7);
     let mut events = vec![built(1, 100), built(2, 200), rollback];
-    assert_eq!(Baseline::of(day(), &events).ids, Some(200.0));
+    assert_eq!(normal_after(&events).ids, Some(200.0));
     let forward = HistoryEvent {
         blob: Some(blob(100)),
         ..event(EventKind::Repoint, Outcome::Published, 1, 4, 7)
     };
     events.push(forward);
-    assert_eq!(Baseline::of(day(), &events).ids, Some(150.0), "pointed forward again");
+    assert_eq!(normal_after(&events).ids, Some(150.0), "pointed forward again");
+}
+
+#[test]
+fn a_day_that_was_rolled_back_by_hand_is_no_norm_either() {
+    let history = [built(1, 100), built(2, 200), built(3, 250)];
+    let named = |digit: u8| [(day().minus(1), blob(digit))].into();
+    let ids = |named: &BTreeMap<Day, BlobKey>| Baseline::of(day(), &history, named).ids;
+    assert_eq!(ids(&named(100)), Some(200.0), "what its build published");
+    assert_eq!(ids(&named(200)), Some(225.0), "another day's");
+    assert_eq!(Baseline::days(day(), &history, &named(200)), [2, 3].map(|back| day().minus(back)));
+    let again = [&history[..], &[event(EventKind::Build, Outcome::Published, 1, 5, 40)]].concat();
+    let earlier = Baseline::of(day(), &again, &named(100));
+    assert_eq!(earlier.ids, Some(200.0), "an earlier build of the day");
+}
+
+#[test]
+fn a_build_that_was_ended_before_its_last_record_and_run_again_counts() {
+    let [pending, unchanged] = [Outcome::Pending, Outcome::Unchanged]
+        .map(|outcome| event(EventKind::Build, outcome, 1, 1, 100));
+    assert_eq!(normal_after(&[pending, unchanged.clone()]).ids, Some(100.0));
+    // The scheduler's own record of a run that changed nothing lacks numbers.
+    let short =
+        HistoryEvent { nulls: None, ..event(EventKind::Build, Outcome::Unchanged, 1, 2, 100) };
+    assert!(normal_after(&[built(1, 100), short]).nulls.is_some());
 }
 
 #[test]
@@ -154,9 +185,9 @@ fn files_and_bytes_are_judged_on_both_sides_of_wide_bands() {
     assert_eq!(of(289, 4_000_001), ["files", "input_bytes"]);
     // Older records do not have these numbers.
     let old = |back| HistoryEvent { files: None, input_bytes: None, ..built(back, 1_000) };
-    let baseline = Baseline::of(day(), &[old(1), old(2), built(3, 1_000)]);
+    let baseline = normal_after(&[old(1), old(2), built(3, 1_000)]);
     assert_eq!((baseline.files, baseline.stable_files), (Some(24.0), None));
-    let none = Baseline::of(day(), &[old(1)]);
+    let none = normal_after(&[old(1)]);
     assert_eq!(refused(DayCounts { files: Some(9_000), ..normal() }, &none), [""; 0]);
 }
 
@@ -183,9 +214,9 @@ fn a_file_less_than_on_every_day_before_is_worth_a_word() {
     assert_eq!(week().fewer_files(24), None);
     assert!(week().fewer_files(23).unwrap().contains("23 files were read"));
     let two = [built(1, 1_000), built(2, 1_000)];
-    assert_eq!(Baseline::of(day(), &two).fewer_files(23), None, "two days are no habit");
+    assert_eq!(normal_after(&two).fewer_files(23), None, "two days are no habit");
     let odd = HistoryEvent { files: Some(20), ..built(3, 1_000) };
-    assert_eq!(Baseline::of(day(), &[two.to_vec(), vec![odd]].concat()).fewer_files(19), None);
+    assert_eq!(normal_after(&[two.to_vec(), vec![odd]].concat()).fewer_files(19), None);
 }
 
 #[test]
