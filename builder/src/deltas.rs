@@ -2,6 +2,8 @@
 //! pointer moves. Each was applied to its base, and gave the blob. A failure is a warning: servers
 //! then fetch the full blob.
 
+use std::fmt::Display;
+
 use bloomsday_common::blob::EncodedBlob;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::delta::{self, Content};
@@ -44,16 +46,21 @@ pub(crate) async fn publish(
 ) -> Vec<PublishedDelta> {
     let mut earlier = earlier;
     let mut published = Vec::new();
-    let bases = newest_blobs(store, job, job.deltas.bases.min(MAX_DELTA_DAYS) as usize, true).await;
+    let most = job.deltas.bases.min(MAX_DELTA_DAYS) as usize;
+    let mut no_delta = |from: &dyn Display, why: String| {
+        let why = format!("there is no delta from {from}: {why}");
+        tracing::warn!("{why}");
+        warn(why);
+    };
+    let bases = newest_blobs(store, job, most, true).await.unwrap_or_else(|error| {
+        no_delta(&"the days before", error.to_string());
+        Vec::new()
+    });
     for base in bases.into_iter().filter(|base| base.digest != blob.key().digest) {
         match one(job, store, blob, &base, &mut earlier).await {
             Ok(Some(delta)) => published.push(delta),
             Ok(None) => {}
-            Err(why) => {
-                let why = format!("there is no delta from {base}: {why}");
-                tracing::warn!("{why}");
-                warn(why);
-            }
+            Err(why) => no_delta(&base, why),
         }
     }
     published

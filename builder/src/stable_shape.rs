@@ -2,6 +2,7 @@
 //! fits.
 
 use bloomsday_common::day::Day;
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::Shape;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::pointer::{EventKind, Outcome};
@@ -36,11 +37,12 @@ pub(crate) struct ChosenShape {
 }
 
 /// Chooses the shape for `n_ids`: of the earlier blobs' shapes the first that fits. If none fits,
-/// or no earlier blob can be read, the filter gets a new shape: servers then fetch this one blob in
+/// or no earlier blob is good, the filter gets a new shape: servers then fetch this one blob in
 /// full.
 ///
 /// # Errors
-/// No shape meets the target.
+/// No shape meets the target, or the store cannot be read now: the same IDs must not get other bytes
+/// for that.
 pub(crate) async fn choose(job: &Job, store: &Store, n_ids: u64) -> Result<ChosenShape, Error> {
     let (layout, fpp) = (job.layout, job.fpp);
     match job.deltas.shape {
@@ -51,11 +53,11 @@ pub(crate) async fn choose(job: &Job, store: &Store, n_ids: u64) -> Result<Chose
         ShapeChoice::Carried => {
             // A build of the same IDs again must give the same bytes, also when the day is rolled
             // back. So its own blobs come before what the pointer names.
-            if let Some(carried) = first_fit(job, store, n_ids, own_blobs(store, job).await).await?
-            {
+            let own = own_blobs(store, job).await?;
+            if let Some(carried) = first_fit(job, store, n_ids, own).await? {
                 return Ok(carried);
             }
-            let named = newest_blobs(store, job, 1, true).await;
+            let named = newest_blobs(store, job, 1, true).await?;
             if let Some(carried) = first_fit(job, store, n_ids, named).await? {
                 return Ok(carried);
             }
@@ -69,7 +71,7 @@ pub(crate) async fn choose(job: &Job, store: &Store, n_ids: u64) -> Result<Chose
 /// The shape of the first of these blobs whose shape fits.
 ///
 /// # Errors
-/// No shape meets the target.
+/// No shape meets the target, or the store cannot be read now.
 async fn first_fit(
     job: &Job,
     store: &Store,
@@ -79,6 +81,7 @@ async fn first_fit(
     for blob in blobs {
         let base = match store.blob_header(&blob).await {
             Ok(header) => header.shape,
+            Err(error) if error.is_transient() => return Err(error.into()),
             Err(error) => {
                 tracing::warn!("the shape of {blob} is not carried on: {error}");
                 continue;
@@ -95,8 +98,8 @@ async fn first_fit(
 
 /// The blobs of the day's earlier builds, newest first. That of a refused one is left out: it may
 /// be of half the day's input, and no server has it.
-async fn own_blobs(store: &Store, job: &Job) -> Vec<BlobKey> {
-    let history = store.history(&job.filter).await.unwrap_or_default();
+async fn own_blobs(store: &Store, job: &Job) -> Result<Vec<BlobKey>, StoreError> {
+    let history = store.history(&job.filter).await?;
     let is_own = |blob: &BlobKey| blob.day == job.day && blob.filter == job.filter;
     let builds = history
         .iter()
@@ -108,32 +111,31 @@ async fn own_blobs(store: &Store, job: &Job) -> Vec<BlobKey> {
         }
     }
     own.truncate(MAX_TRIED);
-    own
+    Ok(own)
 }
 
 /// The blobs that the newest `most` pointers of earlier days name; with `own` also that of the day
 /// itself, first.
-pub(crate) async fn newest_blobs(store: &Store, job: &Job, most: usize, own: bool) -> Vec<BlobKey> {
+///
+/// # Errors
+/// The store cannot be read now.
+pub(crate) async fn newest_blobs(
+    store: &Store,
+    job: &Job,
+    most: usize,
+    own: bool,
+) -> Result<Vec<BlobKey>, StoreError> {
+    let earlier = store.pointer_days(&job.filter).await?.into_iter().rev();
+    let earlier = earlier.filter(|day| *day < job.day).take(most);
     let mut blobs = Vec::new();
-    let mut add = |blob: BlobKey| {
-        if !blobs.contains(&blob) {
-            blobs.push(blob);
-        }
-    };
-    let named = async |day| {
-        let read = store.pointer(&job.filter, day).await.ok()?;
-        read.state.found().map(|pointer| pointer.blob.clone())
-    };
-    if own && let Some(blob) = named(job.day).await {
-        add(blob);
+    for day in own.then_some(job.day).into_iter().chain(earlier) {
+        let pointer = match store.pointer(&job.filter, day).await {
+            Err(error) if error.is_transient() => return Err(error),
+            read => read.ok().and_then(|read| read.state.found().cloned()),
+        };
+        blobs.extend(pointer.map(|pointer| pointer.blob).filter(|blob| !blobs.contains(blob)));
     }
-    let days = store.pointer_days(&job.filter).await.unwrap_or_default();
-    for day in days.into_iter().rev().filter(|day| *day < job.day).take(most) {
-        if let Some(blob) = named(day).await {
-            add(blob);
-        }
-    }
-    blobs
+    Ok(blobs)
 }
 
 #[cfg(test)]

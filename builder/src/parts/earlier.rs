@@ -3,6 +3,7 @@
 //! one read of a few megabytes in place of the whole blob.
 
 use bloomsday_common::digest::Digest;
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::{BlockRange, Layout};
 use bloomsday_common::hash::Xxh3;
 use bloomsday_common::key::BlobKey;
@@ -37,7 +38,10 @@ async fn look_up(
     same_kind(&header, key, Layout::Blocked, job)?;
     let (bytes, _) = store.head_blob(key).await?;
     let after_head = header.shape.body_bytes() + Digest::BYTES as u64;
-    let short = || CompareError::OtherKind(format!("{key} is shorter than its header says"));
+    let short = || {
+        let why = "it is shorter than its header says".to_owned();
+        CompareError::Unreadable(StoreError::Malformed { key: key.to_string(), why })
+    };
     let head = bytes.checked_sub(after_head).ok_or_else(short)?;
     let most = MAX_BYTES / BlockRange::BLOCK_BYTES as u64;
     let within = |hash: &Xxh3| BlockRange::blocks_of(header.shape, 0, hash.0).end <= most;
