@@ -2,7 +2,7 @@
 # Fuzzes every parser of bytes from outside, and prints a table: target, executions, executions a second,
 # result.
 #
-#   fuzz/run.sh                  a short run: 8 seconds a target
+#   fuzz/run.sh                  a short run: 8 seconds a target; also as `small`
 #   fuzz/run.sh full             the long run: 100,000,000 executions a target, 10,000,000 of scan
 #   fuzz/run.sh full header      one target of it
 #
@@ -18,10 +18,10 @@ long_runs=100000000
 long_scan_runs=10000000
 
 size=short limit=(-max_total_time=$short_seconds)
-if [ "${1:-}" = full ]; then
-  size=full limit=(-runs=$long_runs)
-  shift
-fi
+case "${1:-}" in
+  full) size=full limit=(-runs=$long_runs); shift ;;
+  small) shift ;;
+esac
 [ $# = 0 ] || targets=("$@")
 
 if ! command -v g++ >/dev/null; then
@@ -87,6 +87,11 @@ printf '%-9s %14s %10s  %s\n' target executions exec/s result
 failed=0
 for target in "${targets[@]}"; do
   cat "target/$target.row"
+  # For the table of tests/campaign.sh.
+  if [ -n "${BLOOMSDAY_CAMPAIGN:-}" ]; then
+    read -r _ runs rate result <"target/$target.row"
+    echo "CAMPAIGN fuzzing of $target | $runs executions, $rate/s | $result | "
+  fi
   if grep -q BROKEN "target/$target.row"; then
     failed=1
     grep -v '^#' "target/$target.log" | tail -n 30

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export BLOOMSDAY_CAMPAIGN="${BLOOMSDAY_CAMPAIGN:-full}"
 
-# What there is: a name, the file without which it is passed over, and the command. A campaign prints
+# What there is: a name, the file with it, and the command. A campaign prints
 # lines `CAMPAIGN what | how much | what came of it | seconds`; to add one is to add a line here.
 tests="cargo test --locked --features bloomsday-tests/integration"
 release="$tests --release --test"
@@ -35,16 +35,27 @@ campaigns=(
 
 log=$(mktemp) table=$(mktemp) failed=0
 trap 'rm -f "$log" "$table"' EXIT
+names=" $(printf '%s\n' "${campaigns[@]}" | awk '{ printf "%s ", $1 }')"
+for name in "$@"; do
+  if [[ "$names" != *" $name "* ]]; then
+    echo "there is no campaign \`$name\`:$names" >&2
+    exit 2
+  fi
+done
 for campaign in "${campaigns[@]}"; do
   IFS='|' read -r name file command <<<"$campaign"
   name=${name// /} file=${file// /}
   if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
-  if [ ! -e "$file" ]; then continue; fi
+  if [ ! -e "$file" ]; then
+    echo "$name: there is no $file" >&2
+    exit 2
+  fi
   echo "== $name:$command" >&2
-  if ! $command >"$log" 2>&1; then
+  # A filter that matches no test succeeds, too.
+  if ! $command >"$log" 2>&1 || ! grep -q CAMPAIGN "$log"; then
     failed=1
     cat "$log" >&2
-    echo "| $name | | **failed** | |" >>"$table"
+    echo "| $name | | **failed, or ran nothing** | |" >>"$table"
   fi
   # Behind the harness's own words, if it wrote some on the same line.
   sed -n 's/^.*CAMPAIGN \(.*\)$/| \1 |/p' "$log" | tee -a "$table" >&2
