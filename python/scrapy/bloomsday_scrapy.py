@@ -11,7 +11,6 @@ import socket
 import time
 from collections import OrderedDict
 from urllib.parse import unquote, urlsplit
-from weakref import WeakKeyDictionary
 
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.utils.defer import deferred_from_coro
@@ -53,10 +52,8 @@ RETRY_PAUSE = 0.05
 MIN_PAUSE, MAX_PAUSE = 1.0, 60.0
 # The reason with which a spider is closed.
 CLOSE_REASON = "bloomsday_error"
-
-
-# The filter of each crawler that runs in this process.
-_filters = WeakKeyDictionary()
+# Where a crawler has its filter: both go when nobody has the crawler any more.
+FILTER_ATTRIBUTE = "_bloomsday_filter"
 
 
 class BloomsdayError(Exception):
@@ -125,6 +122,26 @@ class Connection:
                     is_logged = True
                 time.sleep(RETRY_PAUSE)
 
+    def replace_filter(self, key):
+        """Deletes the filter and reserves it again. No other spider's add comes in between: that
+        would make a filter of another kind, which takes no `forget`.
+        """
+        # A connection that was idle may be broken.
+        self.close()
+        self.connect()
+        words = [("MULTI",), ("DEL", key), self._reservation, ("EXEC",)]
+        try:
+            self._socket.sendall(b"".join(encode(each) for each in words))
+            for _ in words:
+                self._reply()
+        except OSError as error:
+            self.close()
+            raise self._unavailable(error) from error
+        except Refused:
+            # Replies that were not read would be taken for those of later requests.
+            self.close()
+            raise
+
     def close(self):
         for part in (self._selector, self._file, self._socket):
             if part is not None:
@@ -189,6 +206,8 @@ class Connection:
             return int(text)
         if kind == b"+":
             return text
+        if kind == b"*":
+            return [self._reply() for _ in range(int(text))]
         if kind == b"-":
             kind = Loading if text.startswith(b"LOADING") else Refused
             raise kind(refusal(text.decode("utf-8", "replace")))
@@ -300,12 +319,12 @@ class Recent:
 
 def dupefilter_of(crawler):
     """The filter that this crawler uses."""
-    try:
-        return _filters[crawler]
-    except KeyError:
+    found = getattr(crawler, FILTER_ATTRIBUTE, None)
+    if found is None:
         raise BloomsdayError(
             "this crawler has no duplicate filter of bloomsday_scrapy: set DUPEFILTER_CLASS"
-        ) from None
+        )
+    return found
 
 
 class DupeFilter(BaseDupeFilter):
@@ -335,7 +354,7 @@ class DupeFilter(BaseDupeFilter):
         self._pause, self._paused_until = 0.0, 0.0
         # With "raise": what ended the crawl.
         self._failure = None
-        _filters[crawler] = self
+        setattr(crawler, FILTER_ATTRIBUTE, self)
 
     @classmethod
     def from_crawler(cls, crawler):
@@ -384,7 +403,11 @@ class DupeFilter(BaseDupeFilter):
         except BloomsdayError as error:
             if self._raises:
                 raise
-            self._note_failure(error)
+            if isinstance(error, Refused):
+                # The server is there, and adds go on.
+                logger.error("%s is not forgotten: %s", request, error)
+            else:
+                self._note_failure(error)
             self._count("bloomsday/not_forgotten")
             return False
         return bool(deleted) or may_have_run
@@ -393,10 +416,7 @@ class DupeFilter(BaseDupeFilter):
         """Deletes the filter."""
         self.recent.clear()
         try:
-            self.connection.call("DEL", self.key)
-            # Each connection begins with the reservation; another spider may have made it by now.
-            self.connection.close()
-            self.connection.connect()
+            self.connection.replace_filter(self.key)
         except BloomsdayError as error:
             if self._raises:
                 raise
