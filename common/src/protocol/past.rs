@@ -66,7 +66,8 @@ impl Past {
         let named =
             now.found().into_iter().flat_map(|p| [Some(p.blob.clone()), p.previous.clone()]);
         let had = published.into_iter().chain(may_have_had).chain(named.flatten()).collect();
-        let unrecorded = now.found().is_some_and(|pointer| events.lacks_the_end_of(pointer));
+        let lacks_end = |pointer| events.lacks_the_end_of(pointer) || events.ended_badly();
+        let unrecorded = now.found().is_some_and(lacks_end);
         Past { had, by_hand, unrecorded }
     }
 
@@ -82,7 +83,8 @@ impl Past {
     }
 
     /// Whether the history does not show how the pointer got what it names: the event that wrote it
-    /// was interrupted before its last record, or was a person's.
+    /// was interrupted before its last record, or was a person's. Also whether its last word on the
+    /// day is a build that was refused or failed: one that finds all as it should be ends that.
     pub fn is_unrecorded(&self) -> bool {
         self.unrecorded
     }
@@ -170,6 +172,13 @@ impl DayEvents<'_> {
                     _ => true,
                 }
         })
+    }
+
+    /// Whether the newest build was refused or failed.
+    fn ended_badly(&self) -> bool {
+        let builds = self.0.iter().filter(|event| event.kind == EventKind::Build);
+        let newest = builds.max_by_key(|event| event.at);
+        newest.is_some_and(|event| matches!(event.outcome, Outcome::Refused | Outcome::Failed))
     }
 
     /// The blobs of events that were cut off, but for those that certainly, or most likely, never
