@@ -13,6 +13,7 @@ mod show;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,8 @@ use crate::signals::EndSignals;
 const MIN_SLEEP: Duration = Duration::from_millis(10);
 /// The longest sleep. A change of the clock, or a machine that was suspended, is noticed after it.
 const MAX_SLEEP: Duration = Duration::from_secs(600);
+/// How often the metrics are brought up to date during a build.
+const METRICS_INTERVAL: Duration = Duration::from_secs(10);
 /// How long to wait after a failed read of the store.
 const STORE_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// How often an input may change within its `settle` before a run with `--once` leaves it to the
@@ -278,7 +281,7 @@ impl Runner {
         // Recorded before a failure is returned: otherwise the next check would follow without a
         // pause.
         let found = checked.as_ref().map_or(Found::Nothing, |checked| checked.found);
-        self.observed.checked(day, now, found);
+        self.observed.checked(day, now, Timestamp::now(), found);
         tracing::debug!(filter = %self.filter, %day, ?found, "checked the input");
         let waits = match &checked {
             Ok(checked) => checked.waits.clone(),
@@ -301,9 +304,10 @@ impl Runner {
 
     /// What a due day waits for, if that is known.
     fn waits_for(&self, day: Day) -> Option<Waits> {
+        let due = self.rules.due(Timestamp::now()).get(&day).copied();
         let failed = |event: &&HistoryEvent| {
-            let of_day = event.day == Some(day) && event.kind == EventKind::Build;
-            of_day && event.outcome == Outcome::Failed
+            let of_run = event.day == Some(day) && due.is_none_or(|due| event.at >= due);
+            of_run && event.kind == EventKind::Build && event.outcome == Outcome::Failed
         };
         let last = self.observed.events.iter().filter(failed).max_by_key(|event| event.at);
         let checked = self.observed.checks.get(&day).map(|check| check.at);
@@ -379,14 +383,13 @@ impl Runner {
     /// Builds a day and reports it: in the log, the history, the metrics and on stdout. Returns the
     /// exit status of this run alone.
     async fn build(&mut self, day: Day) -> u8 {
+        let alone = self.updating_metrics(self.one_build.clone().acquire_owned()).await;
+        let alone = alone.expect("the semaphore is never closed");
         let began = Timestamp::now();
-        let built = {
-            let alone = self.one_build.clone().acquire_owned().await;
-            let _alone = alone.expect("the semaphore is never closed");
-            self.gauge(&self.metrics.running, 1.0);
-            self.update_metrics();
-            on_a_thread(Job { day, ..self.job.clone() }, self.store.clone()).await
-        };
+        self.gauge(&self.metrics.running, 1.0);
+        let work = on_a_thread(Job { day, ..self.job.clone() }, self.store.clone());
+        let built = self.updating_metrics(work).await;
+        drop(alone);
         self.gauge(&self.metrics.running, 0.0);
         let seconds = Timestamp::now().duration_since(began).as_secs_f64();
         self.gauge(&self.metrics.duration, seconds);
@@ -417,6 +420,17 @@ impl Runner {
         };
         self.output.show(&report, || format!("{}\n", describe(&report)));
         exit::of(report.outcome)
+    }
+
+    /// Keeps the metrics up to date while something takes its time: a day may become late.
+    async fn updating_metrics<T>(&self, work: impl Future<Output = T>) -> T {
+        let (mut work, mut due) = (pin!(work), tokio::time::interval(METRICS_INTERVAL));
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                _ = due.tick() => self.update_metrics(),
+            }
+        }
     }
 
     fn log(&self, day: Day, seconds: f64, built: &Result<Report, String>) {

@@ -18,6 +18,16 @@ pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(30 * 60);
 /// due.
 pub(crate) const MAX_TRIES: usize = 20;
 
+/// The shortest pause after a check, and the shortest time for which what it found holds: a listing
+/// may take longer than `settle`.
+const MIN_CHECK_PAUSE: Duration = Duration::from_secs(1);
+const MIN_CHECK_HOLDS: Duration = Duration::from_secs(60);
+/// A run stays due for so long after its deadline, so that it is seen to be late, also when its
+/// date is no longer among the days to catch up.
+const LATE: Duration = Duration::from_secs(3600);
+/// The longest deadline for which it does.
+const MAX_LATE_DEADLINE: Duration = Duration::from_secs(86_400);
+
 /// How one filter is scheduled.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
@@ -50,8 +60,10 @@ pub(crate) enum Found {
 /// The last check of a day's input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InputCheck {
-    /// When it was made.
+    /// When it began.
     pub(crate) at: Timestamp,
+    /// When it ended.
+    pub(crate) ended: Timestamp,
     /// What it found.
     pub(crate) found: Found,
     /// Since when every check has found this.
@@ -94,19 +106,23 @@ pub(crate) enum Standing {
 }
 
 impl Observed {
-    /// Records a check.
-    pub(crate) fn checked(&mut self, day: Day, at: Timestamp, found: Found) {
+    /// Records a check that began at `at`.
+    pub(crate) fn checked(&mut self, day: Day, at: Timestamp, ended: Timestamp, found: Found) {
         let before = self.checks.get(&day).filter(|check| check.found == found && check.at <= at);
         let since = before.map_or(at, |check| check.since);
-        self.checks.insert(day, InputCheck { at, found, since });
+        self.checks.insert(day, InputCheck { at, ended, found, since });
     }
 }
 
 impl Rules {
     /// The days whose run is due at `now`, or was due within the days to catch up; each with the
-    /// latest moment it was due.
+    /// latest moment it was due. At midnight a run is still due that is not late yet, or has just
+    /// become so.
     pub(crate) fn due(&self, now: Timestamp) -> BTreeMap<Day, Timestamp> {
-        let first = Day::of(now).minus(self.catch_up_days + 1).end();
+        let late = self.deadline.min(MAX_LATE_DEADLINE) + LATE;
+        let late = SignedDuration::try_from(late).unwrap_or(SignedDuration::MAX);
+        let not_late = now.saturating_sub(late).unwrap_or(Timestamp::MIN);
+        let first = Day::of(now).minus(self.catch_up_days + 1).end().min(not_late);
         let before = first.saturating_sub(SignedDuration::from_secs(1)).unwrap_or(first);
         let runs = self.expression.after(before).take_while(|run| *run <= now);
         runs.map(|run| (Day::of(run).minus(self.day_offset), run)).collect()
@@ -155,15 +171,15 @@ impl Rules {
             let Standing::Pending(not_before) = self.standing(day, due, observed) else { continue };
             let check_at = match observed.checks.get(&day) {
                 // The check is from before the run was due, or from a clock that was ahead.
-                Some(check) if check.at < due || check.at > now => now,
+                Some(check) if check.at < due || check.ended > now => now,
                 None => now,
-                Some(check) if self.is_ready(check) && now < later(check.at, self.settle) => {
+                Some(check) if self.is_ready(check) && now < self.holds_until(check) => {
                     if not_before <= now {
                         return Action::Build(day);
                     }
                     not_before
                 }
-                Some(check) => later(check.at, self.settle).max(not_before),
+                Some(check) => later(check.ended, self.settle.max(MIN_CHECK_PAUSE)).max(not_before),
             };
             if check_at.max(not_before) <= now {
                 return Action::CheckInput(day);
@@ -171,6 +187,11 @@ impl Rules {
             wake = wake.min(check_at.max(not_before));
         }
         Action::Wait(wake)
+    }
+
+    /// Until when what a check found is taken for true.
+    fn holds_until(&self, check: &InputCheck) -> Timestamp {
+        later(check.ended, self.settle.max(MIN_CHECK_HOLDS))
     }
 
     /// Whether the input is complete, as far as the checks can say.

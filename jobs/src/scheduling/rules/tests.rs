@@ -30,12 +30,15 @@ struct World<F, B> {
     build: B,
     built: Vec<(Timestamp, Day, Outcome)>,
     checks: u32,
+    /// How long a check takes.
+    check_takes: Duration,
 }
 
 impl<F: Fn(Timestamp, Day) -> Found, B: Fn(Day, usize) -> Outcome> World<F, B> {
     fn new(now: &str, found: F, build: B) -> World<F, B> {
         let observed = Observed::default();
-        World { now: at(now), observed, found, build, built: Vec::new(), checks: 0 }
+        let (built, check_takes) = (Vec::new(), Duration::ZERO);
+        World { now: at(now), observed, found, build, built, checks: 0, check_takes }
     }
 
     /// Lets the scheduler act until `end`; every build takes a minute.
@@ -45,7 +48,9 @@ impl<F: Fn(Timestamp, Day) -> Found, B: Fn(Day, usize) -> Outcome> World<F, B> {
             match rules.next(self.now, &self.observed) {
                 Action::CheckInput(day) => {
                     self.checks += 1;
-                    self.observed.checked(day, self.now, (self.found)(self.now, day));
+                    let (began, found) = (self.now, (self.found)(self.now, day));
+                    self.now = later(began, self.check_takes);
+                    self.observed.checked(day, began, self.now, found);
                 }
                 Action::Build(day) => {
                     let before = self.built.iter().filter(|(_, d, _)| *d == day).count();
@@ -208,4 +213,40 @@ fn several_runs_a_day_build_the_day_again_with_each() {
     world.run(&rules, "2026-11-20T23:00:00Z");
     let hours: Vec<i64> = world.built.iter().map(|(at, ..)| at.as_second() / 3600 % 24).collect();
     assert_eq!(hours, [0, 6, 12, 18]);
+}
+
+#[test]
+fn a_check_that_takes_longer_than_settle_is_followed_by_a_build() {
+    for (settle, found) in [(0, Found::Complete), (1, Found::Complete), (1, Found::Incomplete(7))] {
+        let rules = Rules { settle: Duration::from_millis(settle), ..nightly() };
+        let mut world = World::new("2026-11-20T02:00:00Z", |_, _| found, |_, _| Outcome::Published);
+        world.check_takes = Duration::from_secs(10);
+        world.run(&rules, "2026-11-20T02:10:00Z");
+        let days = ["2026-11-19", "2026-11-18", "2026-11-17", "2026-11-16"];
+        assert_eq!(world.days(), days, "{settle} {found:?}");
+        assert!(world.checks <= 8, "{} checks", world.checks);
+    }
+}
+
+#[test]
+fn an_input_that_does_not_come_is_not_looked_for_without_a_pause() {
+    let rules = Rules { settle: Duration::from_millis(1), catch_up_days: 0, ..nightly() };
+    let mut world =
+        World::new("2026-11-20T02:00:00Z", |_, _| Found::Nothing, |_, _| Outcome::Published);
+    world.run(&rules, "2026-11-20T02:01:00Z");
+    assert!(world.checks <= 61, "{} checks in a minute", world.checks);
+}
+
+#[test]
+fn a_run_is_seen_to_be_late_also_without_days_to_catch_up() {
+    let expression = "50 23 * * *".parse().unwrap();
+    let rules = Rules { expression, catch_up_days: 0, ..nightly() };
+    let late = |now: &str| -> Vec<bool> {
+        let open = rules.open(at(now), &Observed::default());
+        open.into_iter().map(|(_, _, is_late)| is_late).collect()
+    };
+    assert!(late("2026-11-20T23:49:00Z").is_empty());
+    assert_eq!(late("2026-11-21T00:10:00Z"), [false], "midnight does not end it");
+    assert_eq!(late("2026-11-21T03:51:00Z"), [true]);
+    assert!(late("2026-11-21T04:51:00Z").is_empty(), "an hour after its deadline");
 }
