@@ -108,6 +108,14 @@ impl Metrics<'_> {
         self.gauge("bloomsday_filter_state", help, &["state"], |status, set| {
             State::ALL.iter().for_each(|one| set(&[one.name()], is(*one == status.state)));
         })?;
+        let help = "1 while a pin names the blob, whatever else is the case.";
+        self.gauge("bloomsday_filter_pinned", help, &[], |status, set| {
+            set(&[], is(status.pinned))
+        })?;
+        let help = "1 while the pointer names a blob of another day, whatever else is the case.";
+        self.gauge("bloomsday_filter_rolled_back", help, &[], |status, set| {
+            set(&[], is(status.rolled_back));
+        })?;
         let help = "Seconds since the end of the day of the current filter.";
         self.gauge("bloomsday_filter_age_seconds", help, &[], |status, set| {
             status.age_seconds.into_iter().for_each(|seconds| set(&[], seconds as f64));
