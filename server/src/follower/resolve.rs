@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use bloomsday_common::day::Day;
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Followed;
 use bloomsday_common::store::Following;
@@ -39,7 +40,11 @@ pub(super) async fn resolve(
         {
             return Err(format!("the folder of the store, {}, is not there", folder.display()));
         }
-        let all = store.pointer_days(filter).await.map_err(|e| loader.describe(&e))?;
+        let all = match store.pointer_days(filter).await {
+            // A plain HTTP server has no listings: a relay, for example.
+            Err(StoreError::ReadOnly { .. }) => Vec::new(),
+            all => all.map_err(|e| loader.describe(&e))?,
+        };
         Ok((found, all.last().copied()))
     };
     let resolved = tokio::time::timeout(loader.deadline, resolving)

@@ -162,16 +162,16 @@ fn totals(status: &FilterStatus) -> LookupTotals {
 
 /// The outcome of each day's last build, newest first.
 fn days(events: &[HistoryEvent]) -> Vec<Value> {
-    let mut days: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
+    let mut days: BTreeMap<Day, Vec<&HistoryEvent>> = BTreeMap::new();
     for event in events.iter().filter(|event| event.kind == EventKind::Build) {
-        if let Some(day) = event.day {
-            days.entry(day).or_insert(event);
-        }
+        event.day.into_iter().for_each(|day| days.entry(day).or_default().push(event));
     }
-    let listed = days.into_iter().rev().take(MAX_LISTED).map(|(day, event)| {
-        json!({
-            "day": day, "ids": event.ids, "overlap": event.overlap, "outcome": event.outcome, "at": event.at,
-        })
+    let listed = days.into_iter().rev().take(MAX_LISTED).map(|(day, events)| {
+        // A run that failed, or found all as it was, has no numbers of its own.
+        let ids = events.iter().find_map(|event| event.ids);
+        let overlap = events.iter().find_map(|event| event.overlap);
+        let (outcome, at) = (events[0].outcome, events[0].at);
+        json!({ "day": day, "ids": ids, "overlap": overlap, "outcome": outcome, "at": at })
     });
     listed.collect()
 }

@@ -42,6 +42,11 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
         Ok(id) => id,
         Err(why) => return reply::wrong(why),
     };
+    if id.is_empty() {
+        return reply::wrong(
+            "the path has no ID: browsers and curl remove an ID that is . or .. from it; POST it to query",
+        );
+    }
     if !handle.can_answer() {
         return not_ready(&handle);
     }
