@@ -74,39 +74,38 @@ impl ConfigJob {
             output::print(&output::table(&["name", "value", "from"], &rows));
         }
         if settings.store_and_source().is_some() {
-            let writes = if dry_run {
-                "not tried (--dry-run)"
+            let (writes, from) = if dry_run {
+                ("not tried (--dry-run)", "")
             } else {
                 check_conditional_writes(settings).await?
             };
-            let result = Value {
-                name: "conditional writes".into(),
-                value: writes.into(),
-                from: "tried on a scratch key",
-            };
+            let result = Value { name: "conditional writes".into(), value: writes.into(), from };
             output.show(&result, || format!("\nconditional writes: {writes}\n"));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Whether the store honours conditional writes, in words.
-async fn check_conditional_writes(settings: &Settings) -> Result<&'static str, Error> {
+/// Whether the store honours conditional writes, in words, and how that is known.
+async fn check_conditional_writes(
+    settings: &Settings,
+) -> Result<(&'static str, &'static str), Error> {
     let store = match settings.open_store() {
         Err(Error::Common(StoreError::NoStore { .. })) => {
-            return Ok("not tried: the folder is not there yet; the first build makes it");
+            return Ok(("not tried: the folder is not there yet; the first build makes it", ""));
         }
         store => store?,
     };
-    match store.check_conditional_writes().await {
+    let words = match store.check_conditional_writes().await {
         Err(StoreError::ReadOnly { .. }) => {
-            Ok("none: over plain HTTP a store can only be read, which is enough for servers")
+            "none: over plain HTTP a store can only be read, which is enough for servers"
         }
         Ok(()) if config::is_hdfs(settings.store()?) => {
-            Ok("honoured by Redis; a pin on HDFS cannot be replaced: unpin first")
+            "honoured by Redis; a pin on HDFS cannot be replaced: unpin first"
         }
-        checked => Ok(checked.map(|()| "honoured")?),
-    }
+        checked => checked.map(|()| "honoured")?,
+    };
+    Ok((words, "tried on a scratch key"))
 }
 
 /// Every value in the order of the documentation.

@@ -121,7 +121,13 @@ impl Plan {
         let mut layouts = vec![classic];
         layouts.extend(blocked.iter().copied().map(of));
         layouts.extend(guava.map(of));
-        let (recommended, because) = recommend(fpp);
+        let (recommended, because) = match (recommend(fpp), guava) {
+            ((Layout::Guava, _), None) => (
+                Layout::Blocked,
+                "a classic filter cannot have so many IDs: Guava has int counters",
+            ),
+            (best, _) => best,
+        };
         let shape = match (recommended, &blocked) {
             (Layout::Blocked, Ok(shape)) => *shape,
             (_, Ok(shape)) => guava.unwrap_or(*shape),

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::config::Settings;
-use crate::error::Error;
+use crate::error::{Error, exit};
 use crate::output::{Output, complain, or_dash, pairs, reason, who};
 use crate::target::target;
 
@@ -61,6 +61,7 @@ impl Repoint {
         if let Some(why) = &not_followed {
             complain("warning", why);
         }
+        let next = if dry_run { NEXT_DRY } else { NEXT };
         let report = RepointReport { done: &done, not_followed: not_followed.as_deref() };
         output.show(&report, || {
             pairs(&[
@@ -68,15 +69,16 @@ impl Repoint {
                 ("pointer", format!("{filter} {day}")),
                 (if dry_run { "would name" } else { "now names" }, done.blob.to_string()),
                 ("named before", or_dash(done.previous.as_ref())),
-                ("next", not_followed.clone().unwrap_or_else(|| NEXT.into())),
+                ("next", not_followed.clone().unwrap_or_else(|| next.into())),
             ])
         });
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The next step if servers follow the pointer.
+/// The next step if servers follow the pointer, and what would happen then.
 const NEXT: &str = "servers follow at their next poll; at once: POST /admin/reload";
+const NEXT_DRY: &str = "nothing was written; servers would follow at their next poll";
 
 /// Why servers do not follow the pointer of `day`, if so: what they follow in its place.
 async fn why_not_followed(
@@ -95,8 +97,15 @@ async fn why_not_followed(
     if day > today {
         return Some(format!("no server follows {day} before that day has begun"));
     }
-    // The pointer is written: a failure here is no failure of the command.
-    let followed = target(store, filter, None, days).await.ok()?;
+    let followed = match target(store, filter, None, days).await {
+        Ok(followed) => followed,
+        // A pin or a newer pointer that nobody can read: servers follow nothing older.
+        Err(error) if error.exit_status() == exit::CORRUPT => {
+            return Some(format!("servers keep what they have: {error}"));
+        }
+        // The pointer is written: a failure here is no failure of the command.
+        Err(_) => return None,
+    };
     match &followed.by {
         FollowedBy::Pin { .. } => Some(format!(
             "a pin keeps servers on {} until `bloomsday unpin {filter}`",

@@ -1,4 +1,4 @@
-//! [`Signals`]: what a daemon does at SIGHUP, SIGTERM and Ctrl-C; [`EndSignals`], for what has
+//! [`Signals`]: what a server does at SIGHUP, SIGTERM and Ctrl-C; [`EndSignals`], for what has
 //! nothing to reload.
 
 use bloomsday_server::{Bloomsday, Tls};
@@ -6,24 +6,35 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::Error;
 
-/// SIGTERM and Ctrl-C.
+/// SIGTERM and Ctrl-C end it, and SIGHUP does not: who reloads a server may reload this, too.
 pub(crate) struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl EndSignals {
     pub(crate) fn new() -> Result<EndSignals, Error> {
-        let (terminate, interrupt) =
-            (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-        Ok(EndSignals { terminate, interrupt })
+        Ok(EndSignals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
     }
 
-    /// Waits for either.
+    /// Waits for the end.
     pub(crate) async fn recv(&mut self) {
+        while self.is_hangup().await {
+            tracing::info!("SIGHUP: there is nothing to reload");
+        }
+    }
+
+    /// Waits for the next signal.
+    async fn is_hangup(&mut self) -> bool {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => false,
+            _ = self.interrupt.recv() => false,
+            _ = self.hangup.recv() => true,
         }
     }
 }
@@ -35,33 +46,23 @@ fn listen(kind: SignalKind) -> Result<Signal, Error> {
 
 /// The signals a daemon acts on. Made before it says that it listens: by default SIGHUP ends a
 /// process.
-pub(crate) struct Signals {
-    end: EndSignals,
-    hangup: Signal,
-}
+pub(crate) struct Signals(EndSignals);
 
 impl Signals {
     pub(crate) fn new() -> Result<Signals, Error> {
-        Ok(Signals { end: EndSignals::new()?, hangup: listen(SignalKind::hangup())? })
+        EndSignals::new().map(Signals)
     }
 
     /// Reads the certificate again at every SIGHUP; returns at SIGTERM or Ctrl-C.
     pub(crate) async fn until_ended(mut self, tls: Option<&Tls>) {
-        loop {
-            tokio::select! {
-                () = self.end.recv() => return,
-                _ = self.hangup.recv() => reload_certificate(tls),
-            }
+        while self.0.is_hangup().await {
+            reload_certificate(tls);
         }
     }
 
     /// Reloads filters and certificate at every SIGHUP; returns at SIGTERM or Ctrl-C.
     pub(crate) async fn until_stopped(mut self, bloomsday: &Bloomsday, tls: Option<&Tls>) {
-        loop {
-            tokio::select! {
-                () = self.end.recv() => return,
-                _ = self.hangup.recv() => {}
-            }
+        while self.0.is_hangup().await {
             reload_certificate(tls);
             // The poller logs the outcome, and /status reports it.
             let bloomsday = bloomsday.clone();
