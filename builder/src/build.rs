@@ -268,8 +268,13 @@ async fn baseline(store: &Store, job: &Job, history: &[HistoryEvent]) -> Result<
             return Ok(Baseline::of(job.day, history, &named));
         }
         for day in days {
-            let pointer = store.pointer(&job.filter, day).await?.state;
-            named.extend(pointer.found().map(|pointer| (day, pointer.blob.clone())));
+            match store.pointer(&job.filter, day).await {
+                Err(error) if error.is_transient() => return Err(error.into()),
+                Err(_) => {}
+                Ok(read) => {
+                    named.extend(read.state.found().map(|pointer| (day, pointer.blob.clone())));
+                }
+            }
         }
     }
 }

@@ -85,6 +85,21 @@ fn the_same_blob_again_changes_nothing_even_if_somebody_else_was_first() {
 }
 
 #[test]
+fn the_same_blob_again_ends_a_refusal_and_a_failure_in_the_history() {
+    for outcome in [Outcome::Refused, Outcome::Failed] {
+        let mut history = had(&[1]);
+        let mut and = |outcome| {
+            let before = history.last().unwrap().clone();
+            let at = before.at + jiff::SignedDuration::from_hours(1);
+            history.push(HistoryEvent { outcome, at, ..before });
+            decide(&built(1), true, &history)
+        };
+        assert_eq!(and(outcome), Publish::Unchanged { unrecorded: true });
+        assert_eq!(and(Outcome::Unchanged), Publish::Unchanged { unrecorded: false });
+    }
+}
+
+#[test]
 fn a_mended_run_replaces_an_earlier_build_and_remembers_it() {
     let expected = Publish::Advance { previous: Some(blob(today(), 2)) };
     assert_eq!(decide(&as_built(2, &had(&[2])), true, &had(&[2])), expected);

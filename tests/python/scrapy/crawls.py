@@ -3,11 +3,13 @@
 Usage: crawls.py PROGRAM CASE…    PROGRAM is `bloomsday`; without a case, prints the names of all.
 """
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import weakref
 import zipfile
 from collections import Counter
 from contextlib import ExitStack
@@ -18,14 +20,24 @@ from website import Site
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../python/scrapy")
 sys.path.insert(0, PACKAGE)
 import bloomsday_scrapy  # noqa: E402
-from scrapy import Spider  # noqa: E402
+from scrapy import Request, Spider  # noqa: E402
 from scrapy.crawler import Crawler  # noqa: E402
+from scrapy.statscollectors import MemoryStatsCollector  # noqa: E402
+from scrapy.utils.request import RequestFingerprinter  # noqa: E402
 
 PROGRAM = sys.argv[1]
 # The test of scrapy-redis-bloomfilter has these, and each is requested once.
 PAGES = Counter(f"/{number}" for number in range(100))
 # One request at a time, so that a page that is held back is the only one under way.
 ONE_BY_ONE = {"CONCURRENT_REQUESTS": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+
+
+def idle_crawler(settings):
+    """A crawler that does not run, with what a filter uses of it."""
+    crawler = Crawler(type("Pages", (Spider,), {"name": "test"}), settings)
+    crawler.stats = MemoryStatsCollector(crawler)
+    crawler.request_fingerprinter = RequestFingerprinter()
+    return crawler
 
 
 def check(got, expected, what):
@@ -356,6 +368,36 @@ def a_filter_that_a_server_lost_is_made_again_so_that_it_forgets(case):
         # As after a restart without its data.
         case.bloomsday.call("DEL", "lost")
         connection.close()
+    check(connection.call("BF.ADD", "lost", "y"), (1, False), "added")
+    connection.replace_filter("lost")
+    check(connection.call("BF.ADD", "lost", "y"), (1, False), "added to the new one")
+    check(connection.call("SREM", "lost", "y"), (1, False), "forgotten by the new one")
+    connection.close()
+
+
+def a_crawler_is_not_kept_by_its_filter(case):
+    crawler = idle_crawler(case.own())
+    seen = bloomsday_scrapy.DupeFilter.from_crawler(crawler)
+    assert bloomsday_scrapy.dupefilter_of(crawler) is seen
+    seen.open()
+    seen.close("finished")
+    kept = weakref.ref(crawler)
+    del crawler, seen
+    gc.collect()
+    assert kept() is None, "it is still there"
+
+
+def a_forget_that_is_refused_leaves_adds_alone(case):
+    # Redis clients make filters that take no `forget`.
+    case.bloomsday.call("BF.ADD", "plain", "x")
+    more = {"BLOOMSDAY_FILTER": "plain", "BLOOMSDAY_ON_ERROR": "unseen", "BLOOMSDAY_RECENT": 0}
+    seen = bloomsday_scrapy.DupeFilter.from_crawler(idle_crawler(case.own(more)))
+    seen.open()
+    page = Request("http://localhost/1")
+    check([seen.request_seen(page) for _ in range(2)], [False, True], "seen")
+    check(seen.forget(page), False, "forgotten")
+    check(seen.request_seen(page), True, "seen after that")
+    seen.close("finished")
 
 
 def wrong_settings_are_named_with_a_remedy(_):

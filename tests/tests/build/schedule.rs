@@ -99,6 +99,15 @@ fn files_without_a_marker_are_built_once_they_hold_still() {
 }
 
 #[test]
+fn a_marker_is_enough_without_any_time_to_settle() {
+    let backend = Backend::local();
+    configure(&backend, "catch_up_days = 0\nsettle = \"0s\"");
+    input(&backend, 1, 1_000, true);
+    let report = run(&backend, &["schedule", "--once"]).run().expect(0).json();
+    assert_eq!(report["outcome"], "published");
+}
+
+#[test]
 fn failed_and_unchanged_runs_are_in_the_history_too() {
     let backend = Backend::local();
     configure(&backend, "catch_up_days = 0");

@@ -56,6 +56,9 @@ fn a_repoint_that_servers_do_not_follow_yet_says_what_they_follow() {
     assert!(said.contains(&why), "{said}");
     backend.bloomsday(&["pin", "rt", "--to", &day, "--reason", "test"]).run().expect(0);
     assert!(repoint(&day).0.starts_with("a pin keeps servers on "), "{:?}", repoint(&day));
+    fs::write(Path::new(&backend.store).join("rt/pin"), "garbage").unwrap();
+    let (why, _) = repoint(&day);
+    assert!(why.starts_with("servers keep what they have: rt/pin cannot be read"), "{why}");
 }
 
 #[test]

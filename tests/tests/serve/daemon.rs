@@ -97,6 +97,10 @@ fn percent_encoded_bytes_are_an_id() {
         assert_eq!(answer.status, 400, "{id}: {}", answer.body);
         assert!(answer.body.contains(remedy), "{id}: {}", answer.body);
     }
+    // What is left of an ID that is a dot.
+    let answer = daemon.get("/v1/filters/rt/ids/");
+    assert_eq!(answer.status, 400, "{}", answer.body);
+    assert!(answer.body.contains("POST it to query"), "{}", answer.body);
 }
 
 #[test]
