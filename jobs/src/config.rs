@@ -89,8 +89,6 @@ impl Settings {
         let path = path.or_else(found);
         let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
         let source = if store_is_flag { "--store" } else { "BLOOMSDAY_STORE" };
-        // An empty variable is as good as none: some programs cannot unset one.
-        let store = store.filter(|store| store_is_flag || !store.is_empty());
         let store = match (store, &file.store) {
             (Some(store), _) => Some((store, source)),
             (None, Some(store)) => Some((store.clone(), "file")),

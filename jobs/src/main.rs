@@ -45,8 +45,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_common::redact::single_line;
+use clap::builder::Resettable;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
@@ -129,8 +130,19 @@ enum Command {
     Config(config_check::ConfigJob),
 }
 
+/// An empty variable is as good as none: some programs cannot unset one.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |arg: &Arg| {
+        let value = arg.get_env().and_then(std::env::var_os);
+        value.is_some_and(|value| value.is_empty())
+    };
+    let command =
+        command.mut_args(|arg| if is_empty(&arg) { arg.env(Resettable::Reset) } else { arg });
+    command.mut_subcommands(without_empty_variables)
+}
+
 fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let matches = without_empty_variables(Cli::command()).get_matches();
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         Err(error) => error.exit(),

@@ -308,7 +308,7 @@ def a_crawler_with_another_filter_is_told_what_to_set(_):
         bloomsday_scrapy.dupefilter_of(crawler)
         raise AssertionError("there is a filter")
     except bloomsday_scrapy.BloomsdayError as error:
-        assert "set DUPEFILTER_CLASS" in str(error) and error.__suppress_context__, error
+        assert "set DUPEFILTER_CLASS" in str(error) and error.__context__ is None, error
 
 
 def the_filter_for_scrapy_redis_serves_the_own_scheduler(case):

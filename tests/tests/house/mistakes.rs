@@ -180,6 +180,8 @@ fn an_empty_variable_counts_as_none_and_a_wrong_rust_log_is_named() {
     };
     assert_eq!(run("BLOOMSDAY_STORE", "").stderr, "");
     assert_eq!(run("BLOOMSDAY_POINTERS", "").stderr, "");
+    let bare = bloomsday_tests::program::bloomsday(&["status", "rt", "--store", &backend.store]);
+    bare.envs(&[("BLOOMSDAY_CONFIG", String::new())]).run().expect(0);
     let wrong = run("RUST_LOG", "bloomsday=loud");
     wrong.complains(&["warning: RUST_LOG is ignored: "]);
 }
