@@ -458,6 +458,10 @@ impl Queued for Log {
         }
         true
     }
+
+    fn give_up(&self) {
+        self.fail("sync", &io::Error::other("it panicked, see the log of the process"), true);
+    }
 }
 
 /// Ends an open segment of `bytes` bytes with its digest, and gives it its final name. The file

@@ -1,5 +1,6 @@
 //! [`Syncer`]: the thread that syncs all logs of a process.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(in crate::live) trait Queued: Send + Sync {
     /// Writes and syncs. Returns `false` when that must be tried again later.
     fn sync(&self) -> bool;
+
+    /// After a panic of [`Queued::sync`]: nobody waits for it in vain.
+    fn give_up(&self);
 }
 
 /// The queue of that thread.
@@ -62,6 +66,48 @@ fn run(syncer: &Weak<Syncer>, is_prompt: bool) {
             std::thread::sleep(INTERVAL);
         }
         let all: Vec<_> = again.drain(..).chain(logs).collect();
-        again.extend(all.into_iter().filter(|log| !log.sync()));
+        again.extend(all.into_iter().filter(|log| !sync(&**log)));
+    }
+}
+
+/// As [`Queued::sync`]; a panic ends this log, and not the thread that syncs all others.
+fn sync(log: &dyn Queued) -> bool {
+    catch_unwind(AssertUnwindSafe(|| log.sync())).unwrap_or_else(|_| {
+        log.give_up();
+        true
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A log whose first sync panics, and the messages of its calls.
+    struct Panics(AtomicBool, mpsc::Sender<&'static str>);
+
+    impl Queued for Panics {
+        fn sync(&self) -> bool {
+            assert!(self.0.swap(true, Ordering::Relaxed), "the panic of this test");
+            self.1.send("synced").unwrap();
+            true
+        }
+
+        fn give_up(&self) {
+            self.1.send("given up").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_one_log_and_not_the_thread() {
+        let syncer = Syncer::start(true).unwrap();
+        let (sender, calls) = mpsc::channel();
+        let log = Arc::new(Panics(AtomicBool::new(false), sender));
+        for expected in ["given up", "synced"] {
+            syncer.add(log.clone());
+            assert_eq!(calls.recv_timeout(Duration::from_secs(60)), Ok(expected));
+        }
     }
 }
