@@ -1,7 +1,7 @@
 //! [`build`]: runs all steps of a build, always in this order: build, upload, verify, move the
 //! pointer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -259,22 +259,20 @@ pub(crate) async fn conclude(
 /// # Errors
 /// A pointer cannot be read now. One that is not there, or unreadable, says nothing.
 async fn baseline(store: &Store, job: &Job, history: &[HistoryEvent]) -> Result<Baseline, Error> {
-    let (mut named, mut read) = (BTreeMap::new(), BTreeSet::new());
+    let mut named = BTreeMap::new();
     loop {
         // A day that does not count makes way for an older one.
         let mut days = Baseline::days(job.day, history, &named);
-        days.retain(|day| read.insert(*day));
+        days.retain(|day| !named.contains_key(day));
         if days.is_empty() {
             return Ok(Baseline::of(job.day, history, &named));
         }
         for day in days {
-            match store.pointer(&job.filter, day).await {
+            let blob = match store.pointer(&job.filter, day).await {
                 Err(error) if error.is_transient() => return Err(error.into()),
-                Err(_) => {}
-                Ok(read) => {
-                    named.extend(read.state.found().map(|pointer| (day, pointer.blob.clone())));
-                }
-            }
+                read => read.ok().and_then(|read| Some(read.state.found()?.blob.clone())),
+            };
+            named.insert(day, blob);
         }
     }
 }

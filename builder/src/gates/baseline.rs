@@ -1,6 +1,6 @@
 //! [`Baseline`]: what is normal, from the days before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bloomsday_common::day::Day;
 use bloomsday_common::key::BlobKey;
@@ -35,11 +35,17 @@ pub struct Baseline {
 
 impl Baseline {
     /// Computes the medians of the newest [`BASELINE_DAYS`] accepted days before `day`, if they are
-    /// not older than [`MAX_BASELINE_AGE_DAYS`]. The last accepted build of each day counts. A day
-    /// whose pointer an operator moved to another day's blob does not count: by a `repoint`, which
-    /// the history has, or by hand, which only `named` says, the blobs that pointers name now. If
-    /// the record of a day lacks a number, the median is that of the other days.
-    pub fn of(day: Day, history: &[HistoryEvent], named: &BTreeMap<Day, BlobKey>) -> Baseline {
+    /// not older than [`MAX_BASELINE_AGE_DAYS`]. The last accepted build of each day counts. If its
+    /// record lacks a number, the median is that of the other days.
+    ///
+    /// The history does not say all: `named` is what the pointers of days name now, `None` for one
+    /// that names nothing. A day does not count that was rolled back by hand, and a build does
+    /// whose record is pending because it was killed after it had moved the pointer.
+    pub fn of(
+        day: Day,
+        history: &[HistoryEvent],
+        named: &BTreeMap<Day, Option<BlobKey>>,
+    ) -> Baseline {
         let accepted = accepted(day, history, named);
         let newest = accepted.values().rev().take(BASELINE_DAYS);
         // From the newest day to the oldest.
@@ -60,9 +66,17 @@ impl Baseline {
         }
     }
 
-    /// The days that [`Baseline::of`] uses.
-    pub fn days(day: Day, history: &[HistoryEvent], named: &BTreeMap<Day, BlobKey>) -> Vec<Day> {
-        accepted(day, history, named).into_keys().rev().take(BASELINE_DAYS).collect()
+    /// The days that [`Baseline::of`] uses, or would use if `named` had them.
+    pub fn days(
+        day: Day,
+        history: &[HistoryEvent],
+        named: &BTreeMap<Day, Option<BlobKey>>,
+    ) -> Vec<Day> {
+        let mut days: BTreeSet<Day> = accepted(day, history, named).into_keys().collect();
+        let pending = history.iter().filter(|event| is_pending_build(event));
+        let pending = pending.filter_map(|event| event.day).filter(|of| is_within(day, *of));
+        days.extend(pending.filter(|of| !named.contains_key(of)));
+        days.into_iter().rev().take(BASELINE_DAYS).collect()
     }
 
     /// Whether no earlier day has a number of IDs.
@@ -89,52 +103,54 @@ impl Baseline {
 fn accepted<'a>(
     day: Day,
     history: &'a [HistoryEvent],
-    named: &BTreeMap<Day, BlobKey>,
+    named: &BTreeMap<Day, Option<BlobKey>>,
 ) -> BTreeMap<Day, &'a HistoryEvent> {
     let mut events: Vec<&HistoryEvent> = history.iter().collect();
     events.sort_by_key(|event| event.at);
-    let build_of = |of: Day, blob: &BlobKey| {
-        let is_it = |event: &&&HistoryEvent| {
-            event.kind == EventKind::Build
-                && event.day == Some(of)
-                && event.blob.as_ref() == Some(blob)
-        };
-        events.iter().rev().find(is_it).copied()
-    };
     let mut accepted: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
-    let oldest = day.minus(MAX_BASELINE_AGE_DAYS);
     for event in &events {
-        let Some(of) = event.day.filter(|of| *of < day && *of >= oldest) else { continue };
-        match (event.kind, event.outcome) {
-            (EventKind::Build, Outcome::Published) => drop(accepted.insert(of, event)),
-            // A build that was ended after it had moved the pointer, run again; or one of a day that
-            // has its numbers already.
-            (EventKind::Build, Outcome::Unchanged)
-                if accepted.get(&of).is_none_or(|built| built.blob != event.blob) =>
-            {
-                accepted.insert(of, event);
-            }
-            (EventKind::Repoint, Outcome::Published) => {
-                let build = event.blob.as_ref().and_then(|blob| build_of(of, blob));
-                match build {
-                    Some(build) => drop(accepted.insert(of, build)),
-                    None => drop(accepted.remove(&of)),
-                }
-            }
-            _ => {}
+        let Some(of) = event.day.filter(|of| is_within(day, *of)) else { continue };
+        let build = match (event.kind, event.outcome) {
+            (EventKind::Build, Outcome::Published) => Some(*event),
+            (EventKind::Repoint, Outcome::Published) => build_of(&events, of, event.blob.as_ref()),
+            _ => continue,
+        };
+        match build {
+            Some(build) => drop(accepted.insert(of, build)),
+            None => drop(accepted.remove(&of)),
         }
     }
-    for (of, blob) in named {
-        let built = accepted.get(of).and_then(|event| event.blob.as_ref());
-        if built.is_none_or(|built| built == blob) {
-            continue;
-        }
-        match build_of(*of, blob) {
-            Some(build) => drop(accepted.insert(*of, build)),
-            None => drop(accepted.remove(of)),
+    for (of, blob) in named.iter().filter(|(_, blob)| blob.is_some()) {
+        let is_it = accepted.get(of).is_some_and(|event| event.blob == *blob);
+        match build_of(&events, *of, blob.as_ref()) {
+            _ if is_it => {}
+            Some(build) if is_within(day, *of) => drop(accepted.insert(*of, build)),
+            _ => drop(accepted.remove(of)),
         }
     }
     accepted
+}
+
+/// The last build of a day that made this blob and has its numbers. What a scheduler records of a
+/// run that changed nothing has none.
+fn build_of<'a>(
+    events: &[&'a HistoryEvent],
+    of: Day,
+    blob: Option<&BlobKey>,
+) -> Option<&'a HistoryEvent> {
+    let made = |event: &&HistoryEvent| {
+        event.kind == EventKind::Build && event.day == Some(of) && event.blob.as_ref() == blob
+    };
+    events.iter().copied().rev().filter(made).find(|event| event.rows.is_some())
+}
+
+fn is_pending_build(event: &HistoryEvent) -> bool {
+    event.kind == EventKind::Build && event.outcome == Outcome::Pending
+}
+
+/// Whether a baseline of `day` may have the day `of`.
+fn is_within(day: Day, of: Day) -> bool {
+    of < day && of >= day.minus(MAX_BASELINE_AGE_DAYS)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
