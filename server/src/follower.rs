@@ -262,7 +262,7 @@ impl Follower {
         let followed = match self.resolve(loader, days).await {
             Ok(followed) => followed,
             Err(error) => {
-                let why = self.why_unresolved(error, rejected_newer.is_none());
+                let why = self.why_unresolved(error, rejected_newer.is_none(), loader.clock.now());
                 return Attempt::Done(RoundResult::failed_after(rejected_newer, why));
             }
         };
@@ -290,7 +290,7 @@ impl Follower {
     }
 
     /// Why pin and pointers name no blob. A hold that is over ends if the store itself says so.
-    fn why_unresolved(&mut self, error: ResolveError, is_newest: bool) -> String {
+    fn why_unresolved(&mut self, error: ResolveError, is_newest: bool, now: Timestamp) -> String {
         let (why, is_read) = match error {
             ResolveError::Unreachable(why) => (why, false),
             ResolveError::NoTarget(why) => {
@@ -299,6 +299,10 @@ impl Follower {
             }
             ResolveError::NoPointer(why) => {
                 self.set_has_no_day(is_newest);
+                if self.served.has_live_ids_only() {
+                    // It needs no day, and the store was read.
+                    self.status.last_success = Some(now);
+                }
                 (why, true)
             }
         };

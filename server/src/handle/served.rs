@@ -305,8 +305,7 @@ impl ServedFilter {
     }
 
     /// Whether there are live IDs, and the store has no day.
-    #[cfg(feature = "http")]
-    fn has_live_ids_only(&self) -> bool {
+    pub(crate) fn has_live_ids_only(&self) -> bool {
         #[cfg(feature = "live")]
         return self.live.get().is_some() && self.has_no_day.load(Ordering::Relaxed);
         #[cfg(not(feature = "live"))]

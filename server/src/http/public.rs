@@ -93,6 +93,7 @@ impl Public {
             (_, ["livez" | "readyz" | "status" | "version" | "metrics" | "page.json" | ""])
             | (_, ["v1", "filters", _, "ids", _]) => reply::only(reply::READ),
             (_, ["v1", "filters", _, "query"]) => reply::only("POST"),
+            (_, ["v1", "filters", _, "" | "ids"]) => reply::wrong(query::NO_ID),
             (_, ["v1", "filters", _, "ids", _, ..]) => {
                 reply::wrong("the ID in the path has a /: write it as %2F")
             }

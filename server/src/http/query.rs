@@ -33,6 +33,10 @@ const BLOCK_BYTES: usize = 96 << 10;
 /// The number of IDs in one call of the filter.
 const IDS_PER_BATCH: usize = 1024;
 
+/// What is wrong with a path without an ID.
+pub(super) const NO_ID: &str =
+    "the path has no ID: browsers and curl remove an ID that is . or .. from it; POST it to query";
+
 pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
     let handle = match bloomsday.filter(filter) {
         Ok(handle) => handle,
@@ -43,9 +47,7 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
         Err(why) => return reply::wrong(why),
     };
     if id.is_empty() {
-        return reply::wrong(
-            "the path has no ID: browsers and curl remove an ID that is . or .. from it; POST it to query",
-        );
+        return reply::wrong(NO_ID);
     }
     if !handle.can_answer() {
         return not_ready(&handle);

@@ -227,13 +227,26 @@ pub(in crate::live) fn lock_folder(folder: &Path) -> Result<File, Error> {
     }
 }
 
-/// Creates a folder if there is none. What is in one is safe when its name is, and its parent's.
+/// Creates a folder and those above it that are not there. What is in a folder is safe when the
+/// names of all of them are.
 fn create_folder(folder: &Path) -> std::io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(folder)?;
-    folder.canonicalize()?.ancestors().skip(1).take(2).try_for_each(sync_folder)
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    create_folder(parent)?;
+    match fs::create_dir(folder) {
+        // By another process.
+        Err(_) if folder.is_dir() => return Ok(()),
+        created => created?,
+    }
+    match sync_folder(parent) {
+        // Others' folder, in which this process may write and not read: its names are theirs.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+        // Not left behind unsynced, to be taken for a safe one by the next start.
+        synced => synced.inspect_err(|_| _ = fs::remove_dir(folder)),
+    }
 }
 
 struct Replaying {
