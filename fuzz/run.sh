@@ -74,8 +74,9 @@ fuzz() {
     -timeout=60 -rss_limit_mb=1024 -malloc_limit_mb=256 -max_len=$longest \
     -artifact_prefix="$artifacts/" >"$log" 2>&1 || result="BROKEN: see fuzz/$log and fuzz/$artifacts"
   stat() { sed -n "s/^stat::$1: *//p" "$log"; }
-  printf '%-9s %14s %10s  %s\n' "$target" "$(stat number_of_executed_units)" \
-    "$(stat average_exec_per_sec)" "$result" >"target/$target.row"
+  local runs rate
+  runs=$(stat number_of_executed_units) rate=$(stat average_exec_per_sec)
+  printf '%-9s %14s %10s  %s\n' "$target" "${runs:--}" "${rate:--}" "$result" >"target/$target.row"
 }
 
 for target in "${targets[@]}"; do

@@ -26,7 +26,7 @@ use crate::target::target;
 ///
 /// Polls the pointers, verifies a new blob completely, and replaces the file by a rename: a program
 /// that has the old file open keeps it. A rollback is followed, too. While the store fails the file
-/// stays as it is, and a warning says why. SIGTERM ends it with 0.
+/// stays as it is, and a warning says why. SIGTERM ends it with 0; SIGHUP does not end it.
 ///
 /// Example: bloomsday follow rt --to /var/lib/bloomsday/rt.bloom --store s3://ads-filters/prod
 #[derive(Args)]

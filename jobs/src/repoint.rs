@@ -57,7 +57,7 @@ impl Repoint {
         }
         let retention = settings.retention(&filter);
         let done = repoint(&store, &filter, day, &to, retention, reason, dry_run).await?;
-        let not_followed = why_not_followed(&store, &filter, day, retention).await;
+        let not_followed = why_not_followed(&store, &filter, day, retention, dry_run).await;
         if let Some(why) = &not_followed {
             complain("warning", why);
         }
@@ -86,6 +86,7 @@ async fn why_not_followed(
     filter: &FilterName,
     day: Day,
     retention: Retention,
+    dry_run: bool,
 ) -> Option<String> {
     let (today, days) = (Day::of(Timestamp::now()), retention.max_age_days);
     let oldest = today.minus(days);
@@ -99,6 +100,12 @@ async fn why_not_followed(
     }
     let followed = match target(store, filter, None, days).await {
         Ok(followed) => followed,
+        // What this command would replace.
+        Err(Error::Common(StoreError::Record { key, .. }))
+            if dry_run && key == format!("{filter}/pointers/{day}") =>
+        {
+            return None;
+        }
         // A pin or a newer pointer that nobody can read: servers follow nothing older.
         Err(error) if error.exit_status() == exit::CORRUPT => {
             return Some(format!("servers keep what they have: {error}"));

@@ -56,7 +56,11 @@ fn a_repoint_that_servers_do_not_follow_yet_says_what_they_follow() {
     assert!(said.contains(&why), "{said}");
     backend.bloomsday(&["pin", "rt", "--to", &day, "--reason", "test"]).run().expect(0);
     assert!(repoint(&day).0.starts_with("a pin keeps servers on "), "{:?}", repoint(&day));
-    fs::write(Path::new(&backend.store).join("rt/pin"), "garbage").unwrap();
+    let record = |key: &str| Path::new(&backend.store).join(key);
+    fs::remove_file(record("rt/pin")).unwrap();
+    fs::write(record(&format!("rt/pointers/{day}")), "garbage").unwrap();
+    assert_eq!(repoint(&day).0, "", "the command would replace it");
+    fs::write(record("rt/pin"), "garbage").unwrap();
     let (why, _) = repoint(&day);
     assert!(why.starts_with("servers keep what they have: rt/pin cannot be read"), "{why}");
 }

@@ -97,10 +97,12 @@ fn percent_encoded_bytes_are_an_id() {
         assert_eq!(answer.status, 400, "{id}: {}", answer.body);
         assert!(answer.body.contains(remedy), "{id}: {}", answer.body);
     }
-    // What is left of an ID that is a dot.
-    let answer = daemon.get("/v1/filters/rt/ids/");
-    assert_eq!(answer.status, 400, "{}", answer.body);
-    assert!(answer.body.contains("POST it to query"), "{}", answer.body);
+    // What is left of an ID that is one dot, or two.
+    for path in ["/v1/filters/rt/ids/", "/v1/filters/rt/"] {
+        let answer = daemon.get(path);
+        assert_eq!(answer.status, 400, "{}", answer.body);
+        assert!(answer.body.contains("POST it to query"), "{}", answer.body);
+    }
 }
 
 #[test]
