@@ -42,26 +42,38 @@ pub enum Step {
 /// The system's. What was at `path` is still there then, unless only the last call failed, which
 /// makes the new name durable.
 pub fn write(path: &Path, bytes: &[u8], done: impl Fn(Step)) -> io::Result<()> {
-    let (mut file, temporary) = create_temporary(path)?;
-    let mut write = || {
-        file.write_all(bytes)?;
+    write_by(path, |mut file| file.write_all(bytes), done)
+}
+
+/// As [`write()`], of what `fill` writes.
+///
+/// # Errors
+/// Also those of `fill`.
+pub fn write_by<E: From<io::Error>>(
+    path: &Path,
+    fill: impl FnOnce(&File) -> Result<(), E>,
+    done: impl Fn(Step),
+) -> Result<(), E> {
+    let (file, temporary) = create_temporary(path)?;
+    let write = || {
+        fill(&file)?;
         file.sync_all()?;
         done(Step::Staged);
         if !is_at(&file, &temporary) {
-            return Err(io::Error::other("another program has taken the temporary file"));
+            return Err(io::Error::other("another program has taken the temporary file").into());
         }
         fs::rename(&temporary, path)?;
         done(Step::Renamed);
         Ok(())
     };
-    write().inspect_err(|_: &io::Error| {
+    write().inspect_err(|_: &E| {
         // Half a file would only fill the disk; if this fails, too, the next write tries again.
         if is_at(&file, &temporary) {
             let _ = fs::remove_file(&temporary);
         }
     })?;
     // Without this the rename itself may not survive a power failure.
-    File::open(folder_of(path))?.sync_all()
+    Ok(File::open(folder_of(path))?.sync_all()?)
 }
 
 fn folder_of(path: &Path) -> &Path {

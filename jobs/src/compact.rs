@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use bloomsday_builder::segments::HASH_COLUMN;
 use bloomsday_builder::source::LIVE;
 use bloomsday_builder::{LiveHashes, compact};
+use bloomsday_common::atomic_file;
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
 use clap::Args;
@@ -96,16 +96,8 @@ impl Compact {
 /// Writes a file that is complete or not there. Returns its size.
 fn write(path: &Path, found: &LiveHashes) -> Result<u64, Error> {
     let failed = |source| Error::System { doing: format!("write {}", path.display()), source };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // For others to read, as far as the umask permits.
-    let file = tempfile::Builder::new()
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or(Path::new(".")));
-    let file = file.map_err(failed)?;
-    write_to(file.as_file(), found).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    let file = file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(file.metadata().map_err(failed)?.len())
+    atomic_file::write_by(path, |file| write_to(file, found), |_| ()).map_err(failed)?;
+    Ok(std::fs::metadata(path).map_err(failed)?.len())
 }
 
 fn write_to(file: &File, found: &LiveHashes) -> io::Result<()> {
