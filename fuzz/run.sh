@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes every parser of bytes from outside, and prints a table: target, executions, executions a second,
-# result.
+# Fuzzes the parsers of bytes from outside that SECURITY.md lists, and prints a table: target, executions,
+# executions a second, result.
 #
 #   fuzz/run.sh                  a short run: 8 seconds a target; also as `small`
 #   fuzz/run.sh full             the long run: 100,000,000 executions a target, 10,000,000 of scan

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -37,7 +37,30 @@ impl LiveDaemon {
         let says = more.contains(&"--resp") || more.contains(&"--config");
         let resp: &[&str] = if says { &[] } else { &["--resp", "127.0.0.1:0"] };
         let words = [&["serve", "--json"], resp, more].concat();
-        let mut command = bloomsday(&words).into_command();
+        LiveDaemon::spawn(bloomsday(&words).into_command())
+    }
+
+    /// As [`LiveDaemon::on`], on a disk that is full once [`LiveDaemon::limit_files`] says so: then
+    /// a write fails, as with no space, and does not end the process.
+    pub fn on_limited_files(folder: &Path, more: &[&str]) -> LiveDaemon {
+        let folder = folder.to_str().expect("the folder's name is UTF-8");
+        let words = ["serve", "--json", "--resp", "127.0.0.1:0", "--data-dir", folder];
+        let program = bloomsday(&[&words, more].concat()).into_command();
+        let mut command = Command::new("bash");
+        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+        command.arg(program.get_program()).args(program.get_args());
+        LiveDaemon::spawn(command).expect("the daemon says where it listens")
+    }
+
+    /// From now on no file may be longer.
+    pub fn limit_files(&self, bytes: &str) {
+        let id = self.id().to_string();
+        let limit = format!("--fsize={bytes}:unlimited");
+        let limited = Command::new("prlimit").args(["--pid", &id, &limit]).status();
+        assert!(limited.expect("prlimit runs").success());
+    }
+
+    fn spawn(mut command: Command) -> Option<LiveDaemon> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("the daemon starts");
         let stdout = process.stdout.take().expect("stdout is piped");
@@ -71,7 +94,7 @@ impl LiveDaemon {
     /// Sends it SIGTERM; the exit status.
     pub fn stop(mut self) -> i32 {
         let id = self.process.id().to_string();
-        let sent = std::process::Command::new("kill").args(["-s", "TERM", &id]).status();
+        let sent = Command::new("kill").args(["-s", "TERM", &id]).status();
         assert!(sent.expect("kill runs").success());
         self.process.wait().expect("it ends").code().unwrap_or(-1)
     }

@@ -3,6 +3,7 @@
 mod access;
 mod clients;
 mod commands;
+mod full_disk;
 mod kill;
 mod near;
 mod wording;
