@@ -129,7 +129,9 @@ fn builder_and_server_never_meet() {
 #[test]
 fn a_bidder_links_no_parquet_and_by_default_no_cloud() {
     let server = tree("bloomsday-server", "");
-    for heavy in ["parquet", "arrow-array", "arrow-schema", "cron", "reqwest", "hyper", "clap"] {
+    let builds = ["parquet", "arrow-array", "arrow-schema", "cron", "clap"];
+    let serves = ["reqwest", "hyper", "prometheus", "tokio-rustls", "redis", "rdkafka"];
+    for heavy in [&builds[..], &serves].concat() {
         assert!(!server.contains(heavy), "the server links {heavy}");
     }
     assert!(tree("bloomsday-server", "aws").contains("reqwest"), "the check sees no cloud at all");
@@ -223,12 +225,22 @@ fn live_ids_in_memory_know_no_files_and_their_log_knows_no_store() {
         ("server/src/live/memory/", &["std::fs", "tokio", "crate::live::log", "::store::"][..]),
         ("server/src/live/log", &["::store::", "crate::live::replication", "crate::live::set"][..]),
         ("server/src/live/replication/", &["std::fs", "File::", "redis::", "rdkafka"][..]),
+        ("server/src/live", &["crate::resp"][..]),
+        ("server/src/resp", &["live::log", "std::fs"][..]),
     ];
     for (folder, never) in folders {
         let names = |word: &&str| naming(word).into_iter().find(|file| file.starts_with(folder));
         let found: Vec<_> = never.iter().filter_map(names).collect();
         assert!(found.is_empty(), "{found:?} name one of {never:?}");
     }
+}
+
+/// One has the kernels of single lookups, the other a hint that Rust has no function for on its
+/// processor.
+#[test]
+fn two_files_have_inline_assembly() {
+    let files = ["common/src/filter/kernel/inline.rs", "common/src/memory/cache.rs"];
+    assert_eq!(naming("asm!("), BTreeSet::from(files.map(str::to_owned)));
 }
 
 #[test]
