@@ -250,8 +250,8 @@ pub async fn advance(
     let previous = match plan.publish {
         Publish::Advance { previous } => previous,
         Publish::Unchanged { unrecorded: true } => {
-            // An earlier build ended right after it had moved the pointer, or a later one of the day
-            // was refused: record the outcome now.
+            // An earlier build ended right after it had moved the pointer, or a later one of the
+            // day was refused: record the outcome now.
             record_unchanged(store, filter, event).await;
             return Ok(preview);
         }

@@ -41,8 +41,8 @@ pub(crate) struct ChosenShape {
 /// full.
 ///
 /// # Errors
-/// No shape meets the target, or the store cannot be read now: the same IDs must not get other bytes
-/// for that.
+/// No shape meets the target, or the store cannot be read now: the same IDs must not get other
+/// bytes for that.
 pub(crate) async fn choose(job: &Job, store: &Store, n_ids: u64) -> Result<ChosenShape, Error> {
     let (layout, fpp) = (job.layout, job.fpp);
     match job.deltas.shape {
