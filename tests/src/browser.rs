@@ -12,30 +12,44 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// The name under which WebDriver hands out elements.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
+/// How often chromedriver is started: it chooses a free port of IPv4, and ends if some other
+/// program has the same one of IPv6.
+const MAX_STARTS: u32 = 5;
+
 /// A browser. A drop closes it.
 pub struct Browser {
     driver: Child,
     session: String,
 }
 
+/// Starts chromedriver, and returns its port; `None` when it ends before it has one.
+fn start_driver() -> Option<(Child, String)> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("chromedriver runs (tests/run.sh installs it)");
+    let mut lines = BufReader::new(driver.stdout.take().expect("stdout is piped")).lines();
+    let port = lines.by_ref().find_map(|line| {
+        let line = line.expect("it writes text");
+        let (_, port) = line.split_once("started successfully on port ")?;
+        Some(port.trim_end_matches('.').to_owned())
+    });
+    let Some(port) = port else {
+        let _ = driver.wait();
+        return None;
+    };
+    std::thread::spawn(move || lines.for_each(drop));
+    Some((driver, port))
+}
+
 impl Browser {
     /// Opens one, with a window of this size; `dark` is the colour scheme that the system prefers.
     pub fn open(width: u32, height: u32, dark: bool) -> Browser {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver runs (tests/run.sh installs it)");
-        let mut lines = BufReader::new(driver.stdout.take().expect("stdout is piped")).lines();
-        let port = loop {
-            let line = lines.next().expect("chromedriver starts").expect("it writes text");
-            if let Some((_, port)) = line.split_once("started successfully on port ") {
-                break port.trim_end_matches('.').to_owned();
-            }
-        };
-        std::thread::spawn(move || lines.for_each(drop));
+        let started = (0..MAX_STARTS).find_map(|_| start_driver());
+        let (driver, port) = started.expect("chromedriver starts");
         let mut args = vec![
             "--headless=new".to_owned(),
             "--no-sandbox".to_owned(),
