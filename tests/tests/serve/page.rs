@@ -101,6 +101,37 @@ fn the_page_shows_what_happens_and_leaks_nothing_without_the_token() {
     assert!(!browser.run("return document.documentElement.outerHTML").to_string().contains(TOKEN));
 }
 
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn the_page_shows_live_ids_and_names_the_day_only_for_what_it_knows() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
+    let path = |name: &str| backend.folder.path().join(name).display().to_string();
+    let (config, data) = (path("live.toml"), path("data"));
+    std::fs::write(&config, "[filters.rt]\nlive = \"decide\"\n").unwrap();
+    let more = ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0"];
+    let daemon = Daemon::ready(&backend, &more);
+    let (added, seen, deleted) = (user(7_000), user(20), user(30));
+    daemon.until("it takes IDs", |daemon| {
+        daemon.post("/v1/filters/rt/add", format!("{added}\n{seen}").as_bytes()).status == 200
+    });
+    assert_eq!(daemon.post("/v1/filters/rt/forget", deleted.as_bytes()).status, 200);
+    let browser = Browser::open(1200, 1400, false);
+    browser.go(&daemon.public);
+    let page = browser.until("adds a second");
+    for fact in ["live IDs", "their memory", "adds since the start", "of them new\n50.0 %"] {
+        assert!(page.contains(fact), "no {fact} in {page}");
+    }
+    // Known at the second reading of the page.
+    browser.until("adds a second\n0.0");
+    for (id, says) in [(&added, "or among the live IDs."), (&deleted, "No: it is not known here")] {
+        browser.run("document.querySelector('.ask input').value = ''");
+        browser.type_into(".ask input", id);
+        browser.click(".ask button");
+        browser.until(says);
+    }
+}
+
 /// As an operator would, with the token.
 fn reload(daemon: &Daemon) -> (u16, String) {
     let request = ureq::post(format!("{}/admin/reload", daemon.admin));
