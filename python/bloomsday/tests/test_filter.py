@@ -195,3 +195,15 @@ def test_a_url_that_names_no_blob_is_refused_with_what_it_must_be(tmp_path):
             Filter.open(url)
     with pytest.raises(bloomsday.errors.NotFoundError):
         Filter.open(f"file://{tmp_path}/rt/blobs/2026-11-19-{'0' * 64}.bloom")
+
+
+def test_the_first_program_of_the_page_runs():
+    root = pathlib.Path(__file__).parents[3]
+    page = (root / "docs/python.md").read_text()
+    program = page.split("```python\n")[1].split("```")[0]
+    lines = program.splitlines()
+    opens = [at for at, line in enumerate(lines) if line.startswith("seen = Filter.open(")]
+    lines[opens[0]] = f"seen = Filter.open({str(root / 'tests/golden/v1-blocked.bloom')!r})"
+    names = {}
+    exec("\n".join(lines), names)
+    assert names["seen"].header.ids == 400
