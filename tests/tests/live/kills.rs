@@ -32,6 +32,16 @@ const ACKS: [&str; 3] = ["synced", "written", "shipped"];
 /// How many cases run at the same time.
 const THREADS: u64 = 2;
 
+/// An address for a server that starts again on it. Its port is below those that the system chooses
+/// for others, which may get a free one of theirs at any moment.
+fn free_address() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let first = u64::from(std::process::id());
+    let ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut addresses = ports.map(|n| format!("127.0.0.1:{}", 20_000 + n % 12_000));
+    addresses.find(|address| std::net::TcpListener::bind(address).is_ok()).expect("it goes on")
+}
+
 /// One data folder and store through several kills.
 struct Case {
     backend: Backend,
@@ -49,8 +59,7 @@ impl Case {
         let backend = Backend::local();
         std::fs::create_dir(&backend.store).unwrap();
         std::fs::write(path(&backend, "live.toml"), "[filters.rt]\nlive = \"decide\"\n").unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let resp = format!("127.0.0.1:{port}");
+        let resp = free_address();
         let case =
             Case { backend, ack, resp, added: Mutex::default(), next_round: AtomicU64::new(0) };
         case.check("nothing");
