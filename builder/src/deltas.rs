@@ -52,7 +52,7 @@ pub(crate) async fn publish(
         tracing::warn!("{why}");
         warn(why);
     };
-    let bases = newest_blobs(store, job, most, true).await.unwrap_or_else(|error| {
+    let bases = newest_blobs(store, job, most).await.unwrap_or_else(|error| {
         no_delta(&"the days before", error.to_string());
         Vec::new()
     });

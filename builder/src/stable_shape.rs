@@ -57,7 +57,7 @@ pub(crate) async fn choose(job: &Job, store: &Store, n_ids: u64) -> Result<Chose
             if let Some(carried) = first_fit(job, store, n_ids, own).await? {
                 return Ok(carried);
             }
-            let named = newest_blobs(store, job, 1, true).await?;
+            let named = newest_blobs(store, job, 1).await?;
             if let Some(carried) = first_fit(job, store, n_ids, named).await? {
                 return Ok(carried);
             }
@@ -114,8 +114,7 @@ async fn own_blobs(store: &Store, job: &Job) -> Result<Vec<BlobKey>, StoreError>
     Ok(own)
 }
 
-/// The blobs that the newest `most` pointers of earlier days name; with `own` also that of the day
-/// itself, first.
+/// The blob that the day's own pointer names, and those of the newest `most` pointers before it.
 ///
 /// # Errors
 /// The store cannot be read now.
@@ -123,12 +122,11 @@ pub(crate) async fn newest_blobs(
     store: &Store,
     job: &Job,
     most: usize,
-    own: bool,
 ) -> Result<Vec<BlobKey>, StoreError> {
     let earlier = store.pointer_days(&job.filter).await?.into_iter().rev();
     let earlier = earlier.filter(|day| *day < job.day).take(most);
     let mut blobs = Vec::new();
-    for day in own.then_some(job.day).into_iter().chain(earlier) {
+    for day in std::iter::once(job.day).chain(earlier) {
         let pointer = match store.pointer(&job.filter, day).await {
             Err(error) if error.is_transient() => return Err(error),
             read => read.ok().and_then(|read| read.state.found().cloned()),
