@@ -33,19 +33,22 @@ impl LiveDaemon {
 
     /// `None` when it ends before it listens.
     pub fn try_start(more: &[&str]) -> Option<LiveDaemon> {
+        LiveDaemon::spawn(LiveDaemon::command(more))
+    }
+
+    fn command(more: &[&str]) -> Command {
         // A configuration says where.
         let says = more.contains(&"--resp") || more.contains(&"--config");
         let resp: &[&str] = if says { &[] } else { &["--resp", "127.0.0.1:0"] };
         let words = [&["serve", "--json"], resp, more].concat();
-        LiveDaemon::spawn(bloomsday(&words).into_command())
+        bloomsday(&words).into_command()
     }
 
     /// As [`LiveDaemon::on`], on a disk that is full once [`LiveDaemon::limit_files`] says so: then
     /// a write fails, as with no space, and does not end the process.
     pub fn on_limited_files(folder: &Path, more: &[&str]) -> LiveDaemon {
         let folder = folder.to_str().expect("the folder's name is UTF-8");
-        let words = ["serve", "--json", "--resp", "127.0.0.1:0", "--data-dir", folder];
-        let program = bloomsday(&[&words, more].concat()).into_command();
+        let program = LiveDaemon::command(&[&["--data-dir", folder], more].concat());
         let mut command = Command::new("bash");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
         command.arg(program.get_program()).args(program.get_args());
