@@ -29,7 +29,7 @@ impl EndSignals {
         }
     }
 
-    /// Waits for the next signal.
+    /// Waits for the next signal, and returns whether it is SIGHUP.
     async fn is_hangup(&mut self) -> bool {
         tokio::select! {
             _ = self.terminate.recv() => false,

@@ -83,8 +83,8 @@ impl Past {
     }
 
     /// Whether the history does not show how the pointer got what it names: the event that wrote it
-    /// was interrupted before its last record, or was a person's. Also whether its last word on the
-    /// day is a build that was refused or failed: one that finds all as it should be ends that.
+    /// was interrupted before its last record, or was a person's. Also when the newest build of
+    /// the day was refused or failed: one that finds all as it should be ends that.
     pub fn is_unrecorded(&self) -> bool {
         self.unrecorded
     }
