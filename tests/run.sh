@@ -26,13 +26,14 @@ command -v pkg-config >/dev/null || compiling+=(pkgconf)
 [ ${#compiling[@]} = 0 ] || debian "${compiling[@]}"
 
 # 2. What the tests need: Python (moto is an S3 server written in it, redis a client; maturin builds the package, whose
-# tests use numpy, pyarrow, polars, pandas, DuckDB and Spark), Java with Guava, Redis, a browser, nginx, promtool, mandoc,
-# systemd-analyze, valgrind, Go; npm brings azurite, an Azure Blob server, and node-redis; Maven Central Kafka and HDFS, and
-# the Go proxy fake-gcs-server. Fetched while the lints compile.
+# tests use numpy, pyarrow, polars, pandas, DuckDB and Spark), Java with Maven and Guava, Redis, a browser, nginx,
+# promtool, mandoc, systemd-analyze, valgrind, Go; npm brings azurite, an Azure Blob server, and node-redis; Maven Central
+# Kafka and HDFS, and the Go proxy fake-gcs-server. Fetched while the lints compile.
 install_tools() {
   local need=() tools=target/test-tools
   python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
   command -v javac >/dev/null || need+=(default-jdk-headless)
+  command -v mvn >/dev/null || need+=(maven)
   [ -e /usr/share/java/guava.jar ] || need+=(libguava-java)
   command -v redis-server >/dev/null || need+=(redis-server)
   command -v chromedriver >/dev/null || need+=(chromium chromium-driver)

@@ -172,6 +172,66 @@ class Guava:
         return word >> (position & 63) & 1 == 1
 
 
+def spark_murmur3(data, seed):
+    """Spark's Murmur3_x86_32: each byte after the last whole four is mixed as a word of its own."""
+
+    def rotate(x, by):
+        return (x << by | x >> (32 - by)) & 0xFFFFFFFF
+
+    whole = len(data) // 4 * 4
+    words = [word for (word,) in struct.iter_unpack("<i", data[:whole])]
+    words += [byte for (byte,) in struct.iter_unpack("<b", data[whole:])]
+    h = seed
+    for word in words:
+        k = rotate(word * 0xCC9E2D51 & 0xFFFFFFFF, 15) * 0x1B873593 & 0xFFFFFFFF
+        h = (rotate(h ^ k, 13) * 5 + 0xE6546B64) & 0xFFFFFFFF
+    h ^= len(data)
+    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return h ^ h >> 16
+
+
+def signed(x, bits):
+    """The number that these low bits are in two's complement."""
+    return (x + (1 << bits - 1) & (1 << bits) - 1) - (1 << bits - 1)
+
+
+class Spark:
+    """Spark's file: version, k, in version 2 a seed, U, then U big-endian words."""
+
+    codes = (2, 64, 0)
+
+    def __init__(self, record, body):
+        self.version = record["layout"] - 1
+        self.name = f"spark{self.version}"
+        self.units, self.probes = record["units"], record["probes"]
+        stated = (1, self.probes, self.units) if self.version == 1 else (2, self.probes, 0, self.units)
+        first = struct.pack(f">{len(stated)}i", *stated)
+        require(record["body_bytes"] == len(first) + 8 * self.units, "N is not 12 or 16 + 8 U")
+        require(body[: len(first)] == first, "the body is of another shape")
+        require(self.version == 2 or self.units <= 1 << 25, "version 1 has at most 2^31 bits")
+        self.bits = 64 * self.units
+        self.words = body[len(first) :]
+
+    def hashes(self, id):
+        h1 = spark_murmur3(id, 0)
+        return [h1 << 32 | spark_murmur3(id, h1)]
+
+    def positions(self, hashes):
+        (hash,) = hashes
+        h1, h2 = signed(hash >> 32, 32), signed(hash, 32)
+        found = []
+        for i in range(1, self.probes + 1):
+            if self.version == 1:
+                c = signed(h1 + i * h2, 32)
+            else:
+                c = signed(h1 * 0x7FFFFFFF + i * h2, 64)
+            found.append((~c if c < 0 else c) % self.bits)
+        return found
+
+    is_set = Guava.is_set
+
+
 def probe_id(i):
     length = i + 1 if i < 16 else 16 + 21 * (i - 15)
     return bytes(ord("a") + (i + j) % 26 for j in range(length))
@@ -191,10 +251,11 @@ def read(blob):
     record = read_record(blob[14:end])
     require(start + record["body_bytes"] + 32 == len(blob), "the length is not as the record says")
     require(not any(blob[end:start]), "the space before the body is not zero")
-    require(record["layout"] in (0, 1), "the layout is unknown")
-    kind = (Blocked, Guava)[record["layout"]]
+    require(record["layout"] < 4, "the layout is unknown")
+    kind = (Blocked, Guava, Spark, Spark)[record["layout"]]
     codes = (record["hash"], record["hash_bits"], record["seed"])
     require(codes == kind.codes, "the hash is not the layout's")
+    require(record["id_encoding"] != 2, "its IDs are URLs, for which this reader has no rules")
     require(record["key_id"] == 0 and record["id_encoding"] == 0, "a reserved field is used")
     require(record["origin"] in (0, 1), "the origin is unknown")
     require(record["units"] > 0 and record["ids"] > 0, "there is nothing in it")
@@ -213,7 +274,7 @@ def read(blob):
         "day": record["day"],
         "digest": digest.hex(),
         "format": version,
-        "layout": kind.name,
+        "layout": filter.name,
         "units": filter.units,
         "probes": filter.probes,
         "bits": filter.bits,

@@ -10,8 +10,14 @@ use crate::program::bloomsday;
 use crate::publisher::Publisher;
 
 /// Layouts and fpp targets.
-const SHAPES: [(&str, &str); 4] =
-    [("blocked", "0.5"), ("blocked", "0.03"), ("blocked", "1e-6"), ("guava", "0.03")];
+const SHAPES: [(&str, &str); 6] = [
+    ("blocked", "0.5"),
+    ("blocked", "0.03"),
+    ("blocked", "1e-6"),
+    ("guava", "0.03"),
+    ("spark1", "0.03"),
+    ("spark2", "1e-4"),
+];
 
 /// Publishes a blob of each shape. A folder for each has the blob `rt.bloom`, what `inspect --json`
 /// says about it, and the program's answers, 1 or 0 a line, for `ids`, of which LF ends each.

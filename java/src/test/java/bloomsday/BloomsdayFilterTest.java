@@ -172,6 +172,16 @@ public final class BloomsdayFilterTest {
         }
     }
 
+    public void testWhatThisClassDoesNotReadIsNamed() throws IOException {
+        String[][] cases = {
+            {"v1-spark1.bloom", "`spark1`"}, {"v1-spark2.bloom", "`spark2`"}, {"v1-url.bloom", "URLs"},
+        };
+        for (String[] one : cases) {
+            throwing(BloomsdayFilter.UnsoundException.class,
+                    () -> BloomsdayFilter.open(GOLDEN.resolve(one[0])), one[1]);
+        }
+    }
+
     public void testWhatIsNoIdIsAMiss() throws IOException {
         for (String name : GOLDENS) {
             BloomsdayFilter filter = BloomsdayFilter.open(GOLDEN.resolve(name));
