@@ -7,6 +7,7 @@ With $BLOOMSDAY_CAMPAIGN=full there are more seeds, every step has its fault, an
 import datetime
 import functools
 import os
+import pathlib
 import random
 import types
 
@@ -87,6 +88,29 @@ def test_a_frame_and_its_files_give_the_programs_blob(spark, frame, day, tmp_pat
     seen = bloomsday.Filter.open(tmp_path / "a" / files["blob"])
     ids = [f"user-{n:027}" for n in range(USERS)]
     assert all(seen.contains_batch(ids))
+
+
+def test_the_notebook_of_the_page_runs(spark, tmp_path, monkeypatch):
+    page = pathlib.Path(__file__).parents[3].joinpath("docs/spark.md").read_text()
+    frame, files = (block.split("```")[0] for block in page.split("```python\n")[1:3])
+    day = TODAY.isoformat()
+    for before, after in [
+        ("2026-11-19", day),
+        ("s3://ads-filters/prod", str(tmp_path / "store")),
+        ("s3://ads-tmp/bloomsday", (tmp_path / "staging").as_uri()),
+        ("s3://ads/ids", str(tmp_path / "ids")),
+    ]:
+        assert before in frame + files, before
+        frame, files = frame.replace(before, after), files.replace(before, after)
+    users = [f"user-{n:027}" for n in range(10_000)]
+    visits = spark.createDataFrame(pa.table({"user_id": users, "dt": [day] * len(users)}))
+    visits.write.partitionBy("dt").parquet(str(tmp_path / "ids"))
+    monkeypatch.setattr(type(spark), "table", lambda spark, name: {"ads.visits": visits}[name])
+    names = {}
+    exec(frame, names)
+    assert (names["report"]["outcome"], names["report"]["ids"]) == ("published", len(users))
+    exec(files.replace("bloomsday.spark.build(", "report = bloomsday.spark.build("), names)
+    assert names["report"]["outcome"] == "unchanged"
 
 
 def test_a_staged_build_leaves_no_hash(frame, day, tmp_path):
