@@ -41,6 +41,10 @@ pub const LIVE: &[&str] =
 /// Those of a start that finds an open segment.
 pub const LIVE_START: &[&str] = &["live-cut", "live-closing", "live-closed"];
 
+/// Those of a swap over live IDs: while the new filter's are dropped, and while those that it lacks
+/// come back.
+pub const LIVE_SWAP: &[&str] = &["live-absorbing", "live-returning"];
+
 /// Stops here when the environment says `BLOOMSDAY_PAUSE_AT=name`, or `name:n` for the `n`th time:
 /// says so on stderr, and waits to be killed; or, with `BLOOMSDAY_PAUSE_UNTIL=FILE`, until that
 /// file exists.
@@ -60,7 +64,7 @@ pub fn crash_point(name: &'static str) {
     });
     static PASSED: AtomicU32 = AtomicU32::new(0);
 
-    let lists = [BUILD, BUILD_DELTAS, SERVE, OPERATE, SHIP, LIVE, LIVE_START];
+    let lists = [BUILD, BUILD_DELTAS, SERVE, OPERATE, SHIP, LIVE, LIVE_START, LIVE_SWAP];
     assert!(lists.iter().any(|list| list.contains(&name)), "{name} is in no list");
     let Some((wanted, time)) = &*PAUSE_AT else { return };
     if wanted != name || PASSED.fetch_add(1, Ordering::Relaxed) + 1 != *time {

@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use bloomsday_common::crash_point::{LIVE, LIVE_START, SHIP};
+use bloomsday_common::crash_point::{LIVE, LIVE_START, LIVE_SWAP, SHIP};
 use bloomsday_common::hash::{IdHash, Xxh3};
 use bloomsday_common::live::segment::{FRAME_BYTES, Frames, HEADER_BYTES};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::campaign::{Campaign, Random, on_threads, size};
+use bloomsday_tests::input::{today, user, write_rows};
 use bloomsday_tests::kill_point::KillableRun;
 use bloomsday_tests::live::{Wire, encode};
+use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::wait::until;
 
 /// How many IDs clients add at most while they wait for a step: more than the table has when every
@@ -25,6 +27,10 @@ const MAX_IDS: u64 = 40_000;
 /// The most IDs of a request.
 const MAX_BATCH: u64 = 200;
 const CLIENTS: u64 = 3;
+/// More than the hashes of one segment, which is closed at 8 MiB.
+const IDS_PAST_A_SEGMENT: u64 = 1_200_000;
+/// How many of these a request has.
+const IDS_AT_ONCE: u64 = 5_000;
 /// Until when a server is killed at a random time, after its start.
 const MAX_LIFE_MICROS: u64 = 1_000_000;
 /// The promises that outlive a process.
@@ -58,7 +64,8 @@ impl Case {
     fn new(ack: &'static str) -> Case {
         let backend = Backend::local();
         std::fs::create_dir(&backend.store).unwrap();
-        std::fs::write(path(&backend, "live.toml"), "[filters.rt]\nlive = \"decide\"\n").unwrap();
+        let config = "poll_interval = \"100ms\"\n[filters.rt]\nlive = \"decide\"\n";
+        std::fs::write(path(&backend, "live.toml"), config).unwrap();
         let resp = free_address();
         let case =
             Case { backend, ack, resp, added: Mutex::default(), next_round: AtomicU64::new(0) };
@@ -88,7 +95,12 @@ impl Case {
 
     /// The first of [`MAX_IDS`] IDs that nobody has added.
     fn first_id(&self) -> u64 {
-        self.next_round.fetch_add(1, Ordering::Relaxed) * MAX_IDS
+        self.first_id_of(MAX_IDS)
+    }
+
+    /// The first of so many IDs that nobody has added.
+    fn first_id_of(&self, ids: u64) -> u64 {
+        self.next_round.fetch_add(ids.div_ceil(MAX_IDS), Ordering::Relaxed) * MAX_IDS
     }
 
     /// Adds IDs, and remembers those that are acknowledged. Returns whether the server answered.
@@ -278,6 +290,64 @@ fn kill_9_at_every_step_loses_no_acknowledged_id() {
         let size =
             format!("{} kills: {} steps × {rounds}", places.len() as u64 * rounds, places.len());
         clock.passed(&size, "no acknowledged ID lost, none new twice");
+    }
+}
+
+/// The first segment that is closed is that of the start before.
+#[test]
+fn kill_9_while_a_running_server_closes_a_segment_loses_no_acknowledged_id() {
+    for place in ["live-closing", "live-closed"] {
+        let case = Case::new("synced");
+        let mut run = case.serve(Some(&format!("{place}:2")));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut wire = case.connect();
+                let first = case.first_id_of(IDS_PAST_A_SEGMENT);
+                let mut ids = (first..first + IDS_PAST_A_SEGMENT).step_by(IDS_AT_ONCE as usize);
+                ids.all(|id| case.add(&mut wire, id..id + IDS_AT_ONCE))
+            });
+            assert!(run.paused(), "{place} is never reached: {}", run.said());
+            drop(run);
+        });
+        for _ in 0..2 {
+            case.check(place);
+        }
+    }
+}
+
+/// A day that has the half of the live IDs is published while the server runs, and rolled back.
+#[test]
+fn kill_9_while_a_day_takes_over_or_gives_back_live_ids_loses_no_acknowledged_id() {
+    let random = Random::new();
+    // No new ID is a false positive.
+    let fpp = ["--fpp", "1e-6"];
+    for place in LIVE_SWAP {
+        let case = Case::new("synced");
+        Publisher::days_ago(&case.backend, 1).users(0..5_000).with(&fpp).publish();
+        let mut wire = None;
+        let reached = case.kill(Some(place), &random, |run| {
+            let wire = wire.insert(case.connect());
+            let first = case.first_id();
+            assert!(case.add(wire, first..first + 2_000), "the server is away");
+            let input = path(&case.backend, "today/a.parquet");
+            let half = (first..first + 1_000).map(|id| format!("id-{id}"));
+            write_rows(&input, (0..5_000).map(user).chain(half).map(Some));
+            Publisher::day(&case.backend, today()).input(&input).with(&fpp).publish();
+            if *place == "live-returning" {
+                let (day, before) = (today(), today().minus(1).to_string());
+                assert!(
+                    run.says(&format!("live IDs were compared with the day filter=rt day={day}"))
+                );
+                let back =
+                    ["repoint", "rt", &day.to_string(), "--to", &before, "--reason", "a test"];
+                case.backend.bloomsday(&back).run().expect(0);
+            }
+            run.paused()
+        });
+        assert!(reached, "{place} is never reached");
+        for _ in 0..2 {
+            case.check(place);
+        }
     }
 }
 

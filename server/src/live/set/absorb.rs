@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use bloomsday_common::blob::Header;
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::filter::{Filter, Layout};
@@ -104,6 +105,10 @@ impl LiveSet {
             let added = added.map_err(|_| "the limit on the memory of live filters is reached")?;
             new += u64::from(added == Added::New);
         }
+        drop(state);
+        if new > 0 {
+            crash_point("live-returning");
+        }
         Ok(new)
     }
 
@@ -154,9 +159,10 @@ impl LiveSet {
                 }
             }
             confirmed += dropped.len() as u64;
-            if !drops {
+            if !drops || dropped.is_empty() {
                 continue;
             }
+            crash_point("live-absorbing");
             let mut state = lock(&self.state);
             // One that was seen again meanwhile stays.
             dropped.iter().for_each(|(hash, seen)| state.writer.release(*hash, *seen));
