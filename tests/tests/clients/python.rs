@@ -81,6 +81,15 @@ fn pytest_with(file: &str, blobs: &Path, words: &[&str], variables: &[(&str, &st
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn one_wheel_is_for_every_python_from_3_10_on() {
+    let wheels = python().ancestors().nth(3).unwrap().join("wheels");
+    let names = fs::read_dir(wheels).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    assert!(names.len() == 1 && names[0].contains("-cp310-abi3-"), "{names:?}");
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_filter_in_python_answers_what_the_program_does() {
     pytest("test_filter.py", blobs());
 }
