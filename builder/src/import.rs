@@ -70,6 +70,45 @@ pub struct Import {
 
 /// Publishes another system's file as the filter of a day, with the same steps as a build.
 ///
+/// ```
+/// # use bloomsday_common::filter::{FilterMut, Layout, Shape};
+/// # use bloomsday_common::hash::{IdHash, Murmur3};
+/// use bloomsday_builder::{ForeignFormat, Import, import};
+/// use bloomsday_common::memory::Buffer;
+/// use bloomsday_common::protocol::Retention;
+/// use bloomsday_common::remedy::Remedy;
+/// use bloomsday_common::store::Store;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let shape = Shape::for_ids(Layout::Guava, 1_000, 0.01).expect("the shape is valid");
+/// # let mut guava = FilterMut::new(shape)?;
+/// # (0..1_000).for_each(|n| guava.insert(Murmur3::of(format!("u{n}").as_bytes())));
+/// # let guava = guava.freeze();
+/// # let written = guava.body();
+/// // `written` is what Guava's `BloomFilter.writeTo` wrote.
+/// let mut file = Buffer::zeroed(written.len())?;
+/// file.copy_from_slice(written);
+/// let job = Import {
+///     filter: "rt".parse()?,
+///     day: "2026-11-19".parse()?,
+///     id_form: Default::default(),
+///     format: ForeignFormat::Guava,
+///     file,
+///     name: "rt.guava".into(),
+///     by: "ops@batch-1".into(),
+///     retention: Retention::default(),
+///     remedy_words: Remedy::to_string,
+///     dry_run: false,
+/// };
+/// let folder = tempfile::tempdir()?;
+/// let store = Store::open(folder.path().to_str().expect("it is UTF-8"))?;
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// let report = runtime.block_on(import(job, &store))?;
+/// assert!((950..1_050).contains(&report.ids)); // estimated from the bits
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// [`Error::Foreign`]: the file is not one of that system's, or its filter is empty or too full. Or
 /// the store fails.

@@ -16,6 +16,33 @@ use crate::report::Report;
 use crate::timer::Timer;
 
 /// What to publish.
+///
+/// ```no_run
+/// use bloomsday_builder::{Republish, republish};
+/// use bloomsday_common::blob::{self, RawBlob};
+/// use bloomsday_common::memory::Buffer;
+/// use bloomsday_common::protocol::Retention;
+/// use bloomsday_common::remedy::Remedy;
+/// use bloomsday_common::store::Store;
+///
+/// # async fn run(file: Buffer) -> Result<(), Box<dyn std::error::Error>> {
+/// // `file` is a blob: for example one that `bloomsday follow` keeps.
+/// let key = blob::key_of(&file, "rt.bloom")?;
+/// let (header, filter) = blob::open(RawBlob::of(file), &key)?;
+/// let job = Republish {
+///     header: &header,
+///     filter: &filter,
+///     name: "rt.bloom".into(),
+///     by: "ops@batch-1".into(),
+///     retention: Retention::DEFAULT,
+///     remedy_words: Remedy::to_string,
+///     dry_run: false,
+/// };
+/// let report = republish(&job, &Store::open("s3://ads-filters/prod")?).await?;
+/// println!("{:?}", report.outcome);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Republish<'a> {
     /// What the blob says about itself: the filter and the day that it is published for.

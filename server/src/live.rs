@@ -75,6 +75,15 @@ const TICK: Duration = Duration::from_millis(500);
 pub const MAX_SETS: usize = 512;
 
 /// The settings of the live layer.
+///
+/// ```
+/// use bloomsday_server::live::{Ack, LiveConfig};
+///
+/// let mut config = LiveConfig::new(Some("/var/lib/bloomsday".into()));
+/// assert_eq!(config.ack, Ack::Synced);
+/// config.memory = 4 << 30;
+/// config.create = false; // only the filters of the configuration
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LiveConfig {
@@ -108,6 +117,28 @@ impl LiveConfig {
 }
 
 /// All sets of one process. Cheap to clone.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (folder, store) = store_with(&[b"alice"]);
+/// # let data = folder.path().join("data");
+/// use bloomsday_server::live::{Live, LiveConfig};
+/// use bloomsday_server::{Config, FilterConfig, start};
+///
+/// let mut filter = FilterConfig::new("rt".parse()?);
+/// filter.live_days = Some(2); // an ID counts today and tomorrow
+/// let mut config = Config::new(&store, vec![filter]);
+/// config.live = Some(Live::open(LiveConfig::new(Some(data)))?);
+/// let seen = start(config).await?.filter("rt")?;
+///
+/// assert!(seen.add(b"bob").await?); // new
+/// assert!(!seen.add(b"bob").await?); // added before
+/// assert!(!seen.add(b"alice").await?); // the day's filter has it
+/// assert!(seen.contains(b"bob"));
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Live(Arc<Inner>);
 

@@ -49,6 +49,18 @@ pub(super) struct Address {
 }
 
 /// Both addresses, while they are served. [`serve`](super::serve) makes one.
+///
+/// ```no_run
+/// # async fn run(bloomsday: bloomsday_server::Bloomsday) -> Result<(), Box<dyn std::error::Error>> {
+/// use bloomsday_server::http;
+///
+/// let (public, admin) = ("0.0.0.0:8080".parse()?, "127.0.0.1:8081".parse()?);
+/// let server = http::serve(bloomsday, public, admin, None, None).await?;
+/// println!("lookups at http://{}, the page at http://{}", server.public, server.admin);
+/// tokio::signal::ctrl_c().await?;
+/// server.stop().await; // answers what has begun
+/// # Ok(()) }
+/// ```
 pub struct Server {
     /// The address for lookups.
     pub public: SocketAddr,

@@ -1,6 +1,12 @@
 //! [`Ack`]: what the answer to an add promises.
 
 /// What the answer to an add promises.
+///
+/// ```
+/// use bloomsday_server::live::Ack;
+///
+/// assert_eq!("written".parse(), Ok(Ack::Written));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Ack {
     /// It is on the disk: a crash of the machine does not lose it.

@@ -41,6 +41,13 @@ const PLAIN: &[u8] = b"-ERR this address speaks TLS only\r\n";
 
 /// The settings of the protocol's address. Who may connect is the token of the
 /// [`LiveConfig`](crate::live::LiveConfig).
+///
+/// ```
+/// use bloomsday_server::resp::RespConfig;
+///
+/// let mut config = RespConfig::new(([127, 0, 0, 1], 6380).into());
+/// config.allow_flush = true; // for tests
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RespConfig {
@@ -66,6 +73,25 @@ impl fmt::Debug for RespConfig {
 }
 
 /// The address while it is served. [`serve`] makes one.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use bloomsday_server::live::{Live, LiveConfig};
+/// use bloomsday_server::resp::{RespConfig, serve};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// let live = Live::open(LiveConfig::new(None))?; // in memory only
+/// let resp = serve(live, RespConfig::new(([127, 0, 0, 1], 0).into())).await?;
+///
+/// let mut client = tokio::net::TcpStream::connect(resp.address).await?;
+/// client.write_all(b"BF.ADD seen alice\r\n").await?;
+/// let mut reply = [0; 4];
+/// client.read_exact(&mut reply).await?;
+/// assert_eq!(&reply, b":1\r\n");
+/// resp.stop().await;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Resp {
     /// Where it listens.

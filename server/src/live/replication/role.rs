@@ -3,6 +3,16 @@
 use serde::Serialize;
 
 /// What a process does with the live IDs of a filter.
+///
+/// ```
+/// # fn main() -> Result<(), bloomsday_server::error::Error> {
+/// use bloomsday_server::FilterConfig;
+/// use bloomsday_server::live::LiveRole;
+///
+/// let mut filter = FilterConfig::new("rt".parse().expect("it is a name"));
+/// filter.live_role = LiveRole::Standby; // decides when nobody else does
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LiveRole {
