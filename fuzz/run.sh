@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-targets=(scan url_id kafka_url header config delta record query request segment)  # the slowest first
+targets=(scan url_id kafka_url header config delta record foreign query request segment)  # the slowest first
 short_seconds=8
 long_runs=100000000
 long_scan_runs=10000000

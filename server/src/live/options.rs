@@ -164,7 +164,29 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// A record comes from a file, whose check sum says nothing of who wrote it.
+        #[test]
+        fn what_is_read_of_any_record_is_read_again(
+            kind in 0u8..8,
+            urls: bool,
+            repeat in 0u8..4,
+            rest in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let record = [&[kind | u8::from(urls) << 7, repeat], &rest[..]].concat();
+            if let Some((key, options)) = Options::parse(&record) {
+                let again = Options::parse(&options.record(&key)).map(|(key, options)| {
+                    (key, options.error.to_bits(), Options { error: 0.0, ..options })
+                });
+                let first = (key, options.error.to_bits(), Options { error: 0.0, ..options });
+                prop_assert_eq!(again, Some(first));
+            }
+        }
+    }
 
     #[test]
     fn a_record_has_all_options() {
