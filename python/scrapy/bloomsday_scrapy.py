@@ -48,6 +48,8 @@ MAX_HASH_NUMBER = 64
 MAX_LINE_BYTES = 64 * 1024
 # The pause between two attempts to connect, and between two requests to a server that loads.
 RETRY_PAUSE = 0.05
+# How many times a filter is deleted and reserved again while others add to it.
+MAX_REPLACEMENTS = 100
 # How long BLOOMSDAY_ON_ERROR = "unseen" leaves a server alone that failed: doubled each time.
 MIN_PAUSE, MAX_PAUSE = 1.0, 60.0
 # The reason with which a spider is closed.
@@ -123,24 +125,26 @@ class Connection:
                 time.sleep(RETRY_PAUSE)
 
     def replace_filter(self, key):
-        """Deletes the filter and reserves it again. No other spider's add comes in between: that
-        would make a filter of another kind, which takes no `forget`.
+        """Deletes the filter and reserves it again. When another spider's add comes in between, it
+        makes a filter of another kind, which takes no `forget`: then both are done again.
         """
         # A connection that was idle may be broken.
         self.close()
         self.connect()
-        words = [("MULTI",), ("DEL", key), self._reservation, ("EXEC",)]
         try:
-            self._socket.sendall(b"".join(encode(each) for each in words))
-            for _ in words:
+            for _ in range(MAX_REPLACEMENTS):
+                self._socket.sendall(encode(("DEL", key)) + encode(self._reservation))
                 self._reply()
+                if self._reserved():
+                    return
         except OSError as error:
             self.close()
             raise self._unavailable(error) from error
         except Refused:
-            # Replies that were not read would be taken for those of later requests.
+            # A reply that was not read would be taken for that of a later request.
             self.close()
             raise
+        raise Refused(f"other spiders make {key!r} again as soon as it is deleted")
 
     def close(self):
         for part in (self._selector, self._file, self._socket):
@@ -181,11 +185,14 @@ class Connection:
                 raise
 
     def _reserved(self):
+        """Whether the reservation made a filter: false if there was one."""
         try:
             self._reply()
         except Refused as error:
             if "item exists" not in str(error):
                 raise
+            return False
+        return True
 
     def _log_wait(self, why):
         logger.warning("%s. The crawl waits for up to %g s", why, self.patience)
@@ -420,7 +427,11 @@ class DupeFilter(BaseDupeFilter):
         except BloomsdayError as error:
             if self._raises:
                 raise
-            self._note_failure(error)
+            if isinstance(error, Refused):
+                # The server is there, and adds go on.
+                logger.error("the filter is not cleared: %s", error)
+            else:
+                self._note_failure(error)
 
     def log(self, request, spider):
         """Logs and counts a request that was filtered."""

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 import zipfile
 from collections import Counter
@@ -373,6 +374,34 @@ def a_filter_that_a_server_lost_is_made_again_so_that_it_forgets(case):
     check(connection.call("BF.ADD", "lost", "y"), (1, False), "added to the new one")
     check(connection.call("SREM", "lost", "y"), (1, False), "forgotten by the new one")
     connection.close()
+
+
+def a_filter_that_others_add_to_is_replaced_by_one_that_forgets(case):
+    def connected():
+        return bloomsday_scrapy.Connection(case.bloomsday.url, 5, 5, ["BLOOM.RESERVE", "busy"])
+
+    is_over = threading.Event()
+
+    def add():
+        connection = connected()
+        while not is_over.is_set():
+            connection.call("BF.ADD", "busy", "x")
+        connection.close()
+
+    others = [threading.Thread(target=add) for _ in range(3)]
+    for other in others:
+        other.start()
+    connection = connected()
+    try:
+        for time in range(300):
+            connection.replace_filter("busy")
+            connection.call("BF.ADD", "busy", "mine")
+            check(connection.call("SREM", "busy", "mine"), (1, False), f"forgotten, time {time}")
+    finally:
+        is_over.set()
+        for other in others:
+            other.join()
+        connection.close()
 
 
 def a_crawler_is_not_kept_by_its_filter(case):
