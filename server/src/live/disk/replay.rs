@@ -233,9 +233,10 @@ fn create_folder(folder: &Path) -> std::io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
-    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    create_folder(parent)?;
+    // None above a name in the working directory, which is there even if nobody may look.
+    let above = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    above.map_or(Ok(()), create_folder)?;
+    let parent = above.unwrap_or(Path::new("."));
     match fs::create_dir(folder) {
         // By another process.
         Err(_) if folder.is_dir() => return Ok(()),
