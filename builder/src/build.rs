@@ -14,7 +14,7 @@ use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::memory::available;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
-use bloomsday_common::protocol::{self, Publish, Retention, Step};
+use bloomsday_common::protocol::{self, Publish, RecordState, Retention, Step};
 use bloomsday_common::redact::single_line;
 use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use crate::budget::{self, Budget};
 use crate::earlier_day::Comparison;
 use crate::error::Error;
-use crate::gates::Baseline;
+use crate::gates::{Baseline, Named};
 use crate::job::{Job, Progress};
 use crate::partition::{Distinct, PartitionWriter, Partitions};
 use crate::publish::{PointerSnapshot, PublishPlan, Uploaded};
@@ -260,6 +260,7 @@ pub(crate) async fn conclude(
 /// A pointer cannot be read now. One that is not there, or unreadable, says nothing.
 async fn baseline(store: &Store, job: &Job, history: &[HistoryEvent]) -> Result<Baseline, Error> {
     let mut named = BTreeMap::new();
+    let oldest_kept = Day::of(Timestamp::now()).minus(job.retention.keep_days);
     loop {
         // A day that does not count makes way for an older one.
         let mut days = Baseline::days(job.day, history, &named);
@@ -268,11 +269,13 @@ async fn baseline(store: &Store, job: &Job, history: &[HistoryEvent]) -> Result<
             return Ok(Baseline::of(job.day, history, &named));
         }
         for day in days {
-            let blob = match store.pointer(&job.filter, day).await {
+            let names = match store.pointer(&job.filter, day).await.map(|read| read.state) {
                 Err(error) if error.is_transient() => return Err(error.into()),
-                read => read.ok().and_then(|read| Some(read.state.found()?.blob.clone())),
+                Ok(RecordState::Found(pointer)) => Named::Blob(pointer.blob),
+                Ok(RecordState::Absent) if day >= oldest_kept => Named::Removed,
+                Ok(_) | Err(_) => Named::Unknown,
             };
-            named.insert(day, blob);
+            named.insert(day, names);
         }
     }
 }

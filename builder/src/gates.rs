@@ -17,7 +17,7 @@ mod counts;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::baseline::{BASELINE_DAYS, Baseline, MAX_BASELINE_AGE_DAYS};
+pub use self::baseline::{BASELINE_DAYS, Baseline, MAX_BASELINE_AGE_DAYS, Named};
 pub use self::counts::DayCounts;
 use self::counts::Numbers;
 

@@ -18,6 +18,17 @@ pub const MAX_BASELINE_AGE_DAYS: u32 = 400;
 /// After this many days with the same number of files, fewer files cause a warning.
 const STABLE_FILES_DAYS: usize = 3;
 
+/// What the pointer of a day names now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// This blob.
+    Blob(BlobKey),
+    /// Nothing, and prune was not it: somebody removed the pointer, which is a rollback, too.
+    Removed,
+    /// Nobody can read it, or prune removed it: the history decides.
+    Unknown,
+}
+
 /// What is normal, from earlier days.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline {
@@ -38,14 +49,10 @@ impl Baseline {
     /// not older than [`MAX_BASELINE_AGE_DAYS`]. The last accepted build of each day counts. If its
     /// record lacks a number, the median is that of the other days.
     ///
-    /// The history does not say all: `named` is what the pointers of days name now, `None` for one
-    /// that names nothing. A day does not count that was rolled back by hand, and a build does
-    /// whose record is pending because it was killed after it had moved the pointer.
-    pub fn of(
-        day: Day,
-        history: &[HistoryEvent],
-        named: &BTreeMap<Day, Option<BlobKey>>,
-    ) -> Baseline {
+    /// The history does not say all: `named` is what the pointers of days name now. A day does not
+    /// count that was rolled back by hand, and a build does whose record is pending because it was
+    /// killed after it had moved the pointer.
+    pub fn of(day: Day, history: &[HistoryEvent], named: &BTreeMap<Day, Named>) -> Baseline {
         let accepted = accepted(day, history, named);
         let newest = accepted.values().rev().take(BASELINE_DAYS);
         // From the newest day to the oldest.
@@ -67,11 +74,7 @@ impl Baseline {
     }
 
     /// The days that [`Baseline::of`] uses, or would use if `named` had them.
-    pub fn days(
-        day: Day,
-        history: &[HistoryEvent],
-        named: &BTreeMap<Day, Option<BlobKey>>,
-    ) -> Vec<Day> {
+    pub fn days(day: Day, history: &[HistoryEvent], named: &BTreeMap<Day, Named>) -> Vec<Day> {
         let mut days: BTreeSet<Day> = accepted(day, history, named).into_keys().collect();
         let pending = history.iter().filter(|event| is_pending_build(event));
         let pending = pending.filter_map(|event| event.day).filter(|of| is_within(day, *of));
@@ -103,7 +106,7 @@ impl Baseline {
 fn accepted<'a>(
     day: Day,
     history: &'a [HistoryEvent],
-    named: &BTreeMap<Day, Option<BlobKey>>,
+    named: &BTreeMap<Day, Named>,
 ) -> BTreeMap<Day, &'a HistoryEvent> {
     let mut events: Vec<&HistoryEvent> = history.iter().collect();
     events.sort_by_key(|event| event.at);
@@ -120,12 +123,20 @@ fn accepted<'a>(
             None => drop(accepted.remove(&of)),
         }
     }
-    for (of, blob) in named.iter().filter(|(_, blob)| blob.is_some()) {
-        let is_it = accepted.get(of).is_some_and(|event| event.blob == *blob);
-        match build_of(&events, *of, blob.as_ref()) {
-            _ if is_it => {}
-            Some(build) if is_within(day, *of) => drop(accepted.insert(*of, build)),
-            _ => drop(accepted.remove(of)),
+    for (of, named) in named {
+        let build = match named {
+            Named::Unknown => continue,
+            Named::Blob(blob)
+                if accepted.get(of).is_some_and(|e| e.blob.as_ref() == Some(blob)) =>
+            {
+                continue;
+            }
+            Named::Blob(blob) => build_of(&events, *of, Some(blob)),
+            Named::Removed => None,
+        };
+        match build.filter(|_| is_within(day, *of)) {
+            Some(build) => drop(accepted.insert(*of, build)),
+            None => drop(accepted.remove(of)),
         }
     }
     accepted

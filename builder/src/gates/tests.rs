@@ -151,12 +151,13 @@ fn a_day_that_was_rolled_back_is_no_norm() {
 #[test]
 fn a_day_that_was_rolled_back_by_hand_is_no_norm_either() {
     let history = [built(1, 100), built(2, 200), built(3, 250)];
-    let named = |digit: u8| [(day().minus(1), Some(blob(digit)))].into();
-    let ids = |named: &BTreeMap<Day, Option<BlobKey>>| Baseline::of(day(), &history, named).ids;
+    let named = |digit: u8| [(day().minus(1), Named::Blob(blob(digit)))].into();
+    let ids = |named: &BTreeMap<Day, Named>| Baseline::of(day(), &history, named).ids;
     assert_eq!(ids(&named(100)), Some(200.0), "what its build published");
     assert_eq!(ids(&named(200)), Some(225.0), "another day's");
     assert_eq!(Baseline::days(day(), &history, &named(200)), [2, 3].map(|back| day().minus(back)));
-    assert_eq!(ids(&[(day().minus(1), None)].into()), Some(200.0), "its pointer is gone");
+    assert_eq!(ids(&[(day().minus(1), Named::Removed)].into()), Some(225.0), "its pointer is gone");
+    assert_eq!(ids(&[(day().minus(1), Named::Unknown)].into()), Some(200.0), "by prune, perhaps");
     let again = [&history[..], &[event(EventKind::Build, Outcome::Published, 1, 5, 40)]].concat();
     let earlier = Baseline::of(day(), &again, &named(100));
     assert_eq!(earlier.ids, Some(200.0), "an earlier build of the day");
@@ -172,14 +173,14 @@ fn a_build_that_was_killed_after_its_pointer_counts_whoever_runs_it_again() {
         nulls: None,
         ..event(EventKind::Build, Outcome::Unchanged, 1, 2, 100)
     };
-    let (here, other) = (Some(blob(100)), Some(blob(200)));
+    let (here, other) = (Named::Blob(blob(100)), Named::Blob(blob(200)));
     for history in [vec![pending.clone()], vec![pending, short, unchanged]] {
         assert_eq!(Baseline::days(day(), &history, &BTreeMap::new()), [day().minus(1)]);
-        let of = |named: &Option<BlobKey>| {
+        let of = |named: &Named| {
             Baseline::of(day(), &history, &[(day().minus(1), named.clone())].into())
         };
         assert_eq!((of(&here).ids, of(&here).nulls.is_some()), (Some(100.0), true));
-        assert_eq!((of(&other), of(&None)), (Baseline::default(), Baseline::default()));
+        assert_eq!((of(&other), of(&Named::Unknown)), (Baseline::default(), Baseline::default()));
         let read = [(day().minus(1), other.clone())].into();
         assert_eq!(Baseline::days(day(), &history, &read), [], "it makes way for an older one");
     }
