@@ -299,8 +299,8 @@ impl Follower {
             }
             ResolveError::NoPointer(why) => {
                 self.set_has_no_day(is_newest);
-                if self.served.has_live_ids_only() {
-                    // It needs no day, and the store was read.
+                if !self.served.is_loaded() && self.served.needs_no_day() {
+                    // The store was read.
                     self.status.last_success = Some(now);
                 }
                 (why, true)

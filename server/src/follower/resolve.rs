@@ -20,6 +20,13 @@ pub(super) enum ResolveError {
     NoTarget(String),
 }
 
+/// The newest day that has a pointer, however old.
+enum NewestDay {
+    Is(Day),
+    Nothing,
+    Unknown,
+}
+
 /// Reads the pin, and the pointers of these days, within the loader's deadline.
 pub(super) async fn resolve(
     filter: &FilterName,
@@ -31,7 +38,7 @@ pub(super) async fn resolve(
         let found = store.follow(filter, days, loader.clock.now()).await;
         let found = found.map_err(|e| loader.describe(&e))?;
         if !matches!(found, Following::NotFound(_)) {
-            return Ok((found, None));
+            return Ok((found, NewestDay::Unknown));
         }
         // A local store whose folder is missing has no pointers, either; that does not mean they
         // were deleted.
@@ -40,12 +47,15 @@ pub(super) async fn resolve(
         {
             return Err(format!("the folder of the store, {}, is not there", folder.display()));
         }
-        let all = match store.pointer_days(filter).await {
-            // A plain HTTP server has no listings: a relay, for example.
-            Err(StoreError::ReadOnly { .. }) => Vec::new(),
-            all => all.map_err(|e| loader.describe(&e))?,
+        let newest = match store.pointer_days(filter).await {
+            // A plain HTTP server has no listings, a relay for example: there may be any.
+            Err(StoreError::ReadOnly { .. }) => NewestDay::Unknown,
+            all => match all.map_err(|e| loader.describe(&e))?.last() {
+                Some(day) => NewestDay::Is(*day),
+                None => NewestDay::Nothing,
+            },
         };
-        Ok((found, all.last().copied()))
+        Ok((found, newest))
     };
     let resolved = tokio::time::timeout(loader.deadline, resolving)
         .await
@@ -59,8 +69,11 @@ pub(super) async fn resolve(
             let oldest = days.last().map_or(String::new(), Day::to_string);
             let why = format!("`{filter}` has no pointer for any day from {oldest} to {newest}");
             Err(match newest_of_all {
-                Some(day) => ResolveError::NoTarget(format!("{why}; the newest is of {day}")),
-                None => ResolveError::NoPointer(why),
+                NewestDay::Is(day) => {
+                    ResolveError::NoTarget(format!("{why}; the newest is of {day}"))
+                }
+                NewestDay::Unknown => ResolveError::NoTarget(why),
+                NewestDay::Nothing => ResolveError::NoPointer(why),
             })
         }
     }

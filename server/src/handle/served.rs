@@ -293,9 +293,14 @@ impl ServedFilter {
         (self.is_loaded() || self.has_live_ids_only()) && self.has_others_live_ids()
     }
 
+    /// Whether this process waits for nothing before it serves this filter.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_ready(&self) -> bool {
+        (self.is_loaded() || self.needs_no_day()) && self.has_others_live_ids()
+    }
+
     /// Whether this process may serve without a day. One that only follows waits for it: the name
     /// of the filter may be wrong.
-    #[cfg(feature = "http")]
     pub(crate) fn needs_no_day(&self) -> bool {
         #[cfg(feature = "live")]
         return self.has_live_ids_only()

@@ -26,8 +26,8 @@ pub(super) fn render(bloomsday: &Bloomsday, started: Timestamp) -> Reply {
 fn encode(bloomsday: &Bloomsday, started: Timestamp) -> prometheus::Result<Vec<u8>> {
     let metrics = Metrics { registry: Registry::new(), filters: &bloomsday.status() };
     metrics.of_filters()?;
-    let waiting = bloomsday.not_ready(ServedFilter::can_answer);
-    let help = "1 while lookups are answered, 0 while they get 503.";
+    let waiting = bloomsday.not_ready(ServedFilter::is_ready);
+    let help = "0 while /readyz waits for this filter, else 1.";
     metrics.gauge("bloomsday_filter_ready", help, &[], |status, set| {
         set(&[], is(!waiting.iter().any(|name| name == status.filter.as_str())));
     })?;
@@ -108,11 +108,11 @@ impl Metrics<'_> {
         self.gauge("bloomsday_filter_state", help, &["state"], |status, set| {
             State::ALL.iter().for_each(|one| set(&[one.name()], is(*one == status.state)));
         })?;
-        let help = "1 while a pin names the blob, whatever else is the case.";
+        let help = "1 if the last round that found a blob followed a pin.";
         self.gauge("bloomsday_filter_pinned", help, &[], |status, set| {
             set(&[], is(status.pinned))
         })?;
-        let help = "1 while the pointer names a blob of another day, whatever else is the case.";
+        let help = "1 if it followed a pointer that names a blob of another day: never with a pin.";
         self.gauge("bloomsday_filter_rolled_back", help, &[], |status, set| {
             set(&[], is(status.rolled_back));
         })?;

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use bloomsday_server::live::{Live, LiveConfig, LiveRole};
 use bloomsday_server::{Config, FilterConfig, start};
+use bloomsday_tests::INTEGRATION;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user};
 use bloomsday_tests::live::{Wire, encode};
+use bloomsday_tests::nginx::Nginx;
 use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::wait::DEADLINE;
 
@@ -191,6 +193,34 @@ fn live_ids_answer_alone_until_a_first_day_is_published() {
     assert!(daemon.contains("a") && !daemon.contains("c"));
     let ready = daemon.get("/readyz");
     assert_eq!((ready.status, &*ready.body), (200, "ready\n"));
+    assert_eq!(daemon.metric("bloomsday_filter_ready{filter=\"rt\"}"), 1);
+}
+
+/// A poll that finds no day went well only where none is needed.
+#[test]
+fn whoever_waits_for_a_day_or_lost_its_own_has_no_successful_poll() {
+    let backend = Backend::local();
+    let path = |name: &str| backend.folder.path().join(name).display().to_string();
+    let config = path("live.toml");
+    let is_ready = "bloomsday_filter_ready{filter=\"rt\"}";
+    std::fs::create_dir_all(&backend.store).unwrap();
+    std::fs::write(&config, "[filters.rt]\nlive = \"follow\"\n").unwrap();
+    let daemon = Daemon::start(&backend, &["--config", &config]);
+    daemon.until("a round fails", |daemon| daemon.reload("").0 == 502);
+    assert_eq!(daemon.get("/readyz").status, 503);
+    assert_eq!(daemon.metric(is_ready), 0);
+    assert_eq!(daemon.status()["last_success"], serde_json::Value::Null);
+    drop(daemon);
+
+    std::fs::write(&config, "[filters.rt]\nlive = \"decide\"\n").unwrap();
+    Publisher::day(&backend, today()).users(0..5_000).publish();
+    let daemon = Daemon::ready(&backend, &["--config", &config, "--data-dir", &path("data")]);
+    let last = daemon.status()["last_success"].clone();
+    std::fs::remove_dir_all(format!("{}/rt/pointers", backend.store)).unwrap();
+    let (code, said) = daemon.reload("");
+    assert_eq!(code, 502, "{said}");
+    assert_eq!(daemon.status()["last_success"], last);
+    assert_eq!(daemon.metric(is_ready), 1, "its day still answers");
 }
 
 /// Builds have stopped for longer than servers follow: what it holds is not nothing.
@@ -203,15 +233,26 @@ fn a_day_that_is_too_old_is_not_taken_for_none() {
     let path = |name: &str| backend.folder.path().join(name).display().to_string();
     let (config, data) = (path("live.toml"), path("data"));
     let more = ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0"];
-    let daemon = Daemon::start(&backend, &more);
+    answers_nothing(&Daemon::start(&backend, &more), &format!("the newest is of {old}"));
+    if INTEGRATION {
+        // A plain HTTP server, which has no list of days.
+        let server = Nginx::of(std::path::Path::new(&backend.store));
+        let folder = tempfile::tempdir().unwrap();
+        let backend = Backend { store: server.url(""), env: Vec::new(), folder };
+        answers_nothing(&Daemon::start(&backend, &more), "has no pointer for any day from");
+    }
+}
+
+/// What a live server answers that has looked and found no day, which may be there.
+fn answers_nothing(daemon: &Daemon, why: &str) {
     daemon.until("it has looked", |daemon| {
-        let error = daemon.status()["last_error"].clone();
-        error.as_str().is_some_and(|why| why.contains(&format!("the newest is of {old}")))
+        daemon.status()["last_error"].as_str().is_some_and(|error| error.contains(why))
     });
     assert_eq!(daemon.get("/readyz").status, 503);
     assert_eq!(daemon.post("/v1/filters/rt/query", b"a").status, 503);
-    assert_eq!(daemon.post("/v1/filters/rt/add", b"a").status, 503);
-    let reply = wire_call(&daemon, "BF.EXISTS rt a");
+    let status = daemon.post("/v1/filters/rt/add", b"a").status;
+    assert!([409, 503].contains(&status), "{status}");
+    let reply = wire_call(daemon, "BF.EXISTS rt a");
     assert!(reply.starts_with("-LOADING "), "{reply}");
 }
 
