@@ -51,6 +51,10 @@ pub(crate) struct Export {
     /// The file to write [default: stdout].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// What the other system is given to look up: IDs as they are, or the normalised form of a URL,
+    /// which whoever calls it must make. The blob must be of this form.
+    #[arg(long, value_name = "bytes|url", default_value = "bytes")]
+    id: IdForm,
     /// Check that the blob can be exported, but write nothing.
     #[arg(long)]
     dry_run: bool,
@@ -92,6 +96,14 @@ impl Export {
                 "{key} has the layout `{}`, which {system} cannot read: build the day with \
                  `--layout {layout}`",
                 header.shape.layout()
+            )));
+        }
+        // The file does not say it, and one that hashes otherwise would miss every ID.
+        let (has, id) = (header.id_form, self.id);
+        if has != id {
+            return Err(Error::Usage(format!(
+                "{key} has IDs of the form `{has}`, and {system} would be given `{id}`: write `--id {has}` if \
+                 whoever looks IDs up there brings them to this form first"
             )));
         }
         if self.dry_run {

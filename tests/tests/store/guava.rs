@@ -202,6 +202,16 @@ fn an_imported_filter_of_urls_has_the_form_of_ids_that_is_configured() {
     query().expect(2).complains(&["of the form `bytes`", "of the form `url`"]);
     import(&[]);
     query().expect(0);
+    // The file would not say it.
+    let blob = format!("{}/{}", backend.store, import(&[]).json()["blob"].as_str().unwrap());
+    let export = |more: &[&str]| {
+        let words = ["export", &blob, "--format", "guava", "--output", &file];
+        backend.bloomsday(&[&words, more].concat()).run()
+    };
+    export(&[]).expect(2).complains(&["of the form `url`", "`--id url`"]);
+    let before = fs::read(&file).unwrap();
+    export(&["--id", "url"]).expect(0);
+    assert_eq!(fs::read(&file).unwrap(), before);
 }
 
 #[test]
