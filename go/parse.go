@@ -23,7 +23,9 @@ const (
 	maxRecordBytes = 65536
 	bodyAlignment  = 4096
 	guavaHeadBytes = 6
-	testIDs        = 64
+	// Of a layout other than blocked.
+	maxClassicProbes = 125
+	testIDs          = 64
 )
 
 const (
@@ -230,16 +232,16 @@ func (h *Header) parseRecord(fields []byte) (stated statement, err error) {
 func (h *Header) checkShape(stated statement, body []byte) ([]byte, error) {
 	unitBytes, headBytes := uint64(64), uint64(0)
 	hash, hashBits, seed := uint8(0), uint16(64), uint64(xxh3Seed)
-	maxProbes := uint32(len(salts))
+	maxProbes, maxUnits := uint32(len(salts)), uint64(1)<<32
 	h.Layout = "blocked"
 	if h.layout == guava {
 		unitBytes, headBytes = 8, guavaHeadBytes
 		hash, hashBits, seed = 1, 128, 0
-		maxProbes = 255
+		maxProbes, maxUnits = maxClassicProbes, math.MaxInt32
 		h.Layout = "guava"
 	}
 	switch {
-	case h.units == 0 || h.units > math.MaxInt64/512:
+	case h.units == 0 || h.units > maxUnits:
 		return nil, unsound("it cannot have %d units", h.units)
 	case h.Probes == 0 || h.Probes > maxProbes:
 		return nil, unsound("expected 1 to %d probes, but it says %d", maxProbes, h.Probes)

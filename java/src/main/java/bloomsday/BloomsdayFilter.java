@@ -46,6 +46,12 @@ public final class BloomsdayFilter {
      */
     private static final int CHUNK_BITS = 19;
 
+    /**
+     * The same of a mapped file, of which nothing is zeroed: each piece counts against the number
+     * of mappings that the system allows, 65,530 on Linux.
+     */
+    private static final int MAPPED_CHUNK_BITS = 27;
+
     /** A block begins where a cache line does, so that a lookup waits for one line only. */
     private static final int LINE_BYTES = 64;
 
@@ -107,7 +113,7 @@ public final class BloomsdayFilter {
      * @throws IOException if the file cannot be read or mapped
      */
     public static BloomsdayFilter map(Path file) throws IOException {
-        return open(file, true, CHUNK_BITS);
+        return open(file, true, MAPPED_CHUNK_BITS);
     }
 
     /** As the two above; tests choose small chunks. */
@@ -762,7 +768,8 @@ public final class BloomsdayFilter {
         /** Opens the file, and notes by its stamp whether it was sound. */
         private BloomsdayFilter openExpected(String now) throws IOException {
             try {
-                BloomsdayFilter opened = BloomsdayFilter.open(file, map, CHUNK_BITS);
+                BloomsdayFilter opened =
+                        BloomsdayFilter.open(file, map, map ? MAPPED_CHUNK_BITS : CHUNK_BITS);
                 String found = opened.header.filter;
                 if (expected != null && !expected.equals(found)) {
                     throw new UnsoundException(
@@ -924,7 +931,7 @@ public final class BloomsdayFilter {
             long maxUnits = blocked ? 1L << 32 : Integer.MAX_VALUE;
             require(header.units >= 1 && header.units <= maxUnits,
                     "expected 1 to %d units, but it says %s", maxUnits, unsigned(header.units));
-            header.probes = record.number(4, "the number of probes", 1, blocked ? 16 : 255);
+            header.probes = record.number(4, "the number of probes", 1, blocked ? 16 : 125);
             header.bodyBytes = record.integer();
             long expected =
                     blocked ? 64 * header.units : GUAVA_HEADER_BYTES + 8 * header.units;
