@@ -88,7 +88,10 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
                 .or_else(|| bloomsday.served.iter().find(|served| !served.has_others_live_ids()));
             let (filter, why) = waiting.map_or((String::new(), String::new()), |served| {
                 let why = match not_loaded {
-                    Some(_) => served.status().last_error.unwrap_or_default(),
+                    Some(_) => {
+                        let error = served.status().last_error;
+                        error.unwrap_or_else(|| "the store has not answered yet".into())
+                    }
                     None => "the live IDs of other servers are still being read".into(),
                 };
                 (served.name().to_string(), why)

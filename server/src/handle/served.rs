@@ -303,10 +303,10 @@ impl ServedFilter {
     /// of the filter may be wrong.
     pub(crate) fn needs_no_day(&self) -> bool {
         #[cfg(feature = "live")]
-        return self.has_live_ids_only()
-            && self.live.get().is_some_and(|live| !live.only_follows());
+        let takes_ids = self.live.get().is_some_and(|live| !live.only_follows());
         #[cfg(not(feature = "live"))]
-        false
+        let takes_ids = false;
+        takes_ids && self.has_live_ids_only()
     }
 
     /// Whether there are live IDs, and the store has no day.
