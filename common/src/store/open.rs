@@ -219,6 +219,11 @@ fn local_path(address: &str) -> Result<Option<PathBuf>, Error> {
         return Err(wrong(address, "it is empty"));
     }
     if !address.contains("://") {
+        // What is left of a URL that somebody took for a path.
+        let scheme = address.split_once(":/").map_or("", |(scheme, _)| scheme);
+        if scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(wrong(address, "a URL has two slashes after the colon"));
+        }
         return Ok(Some(PathBuf::from(address)));
     }
     if !address.starts_with("file://") {
