@@ -43,7 +43,7 @@ impl Publication {
             return Err(errors::raise(py, "UsageError", &why));
         }
         let open = if self.dry_run { Store::preview } else { Store::create };
-        open(&self.store).map_err(|error| errors::of_common(py, &error))
+        py.detach(|| open(&self.store)).map_err(|error| errors::of_common(py, &error))
     }
 }
 

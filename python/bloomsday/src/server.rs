@@ -103,6 +103,7 @@ impl Server {
         answer_until_loaded: bool,
     ) -> PyResult<Bound<'py, Self>> {
         let (py, this) = (slf.py(), slf.get());
+        this.check_process(py)?;
         if this.lock().is_some() {
             return Err(errors::raise(py, "ServerError", "this server is started already"));
         }
@@ -114,7 +115,7 @@ impl Server {
         let config = this.config.clone();
         let started = match wait {
             true => self::wait(py, &runtime, || start(config)),
-            false => Ok(start_unloaded(config, answer_until_loaded)),
+            false => Ok(py.detach(|| start_unloaded(config, answer_until_loaded))),
         };
         let bloomsday = match started {
             Ok(Ok(bloomsday)) => bloomsday,
@@ -149,13 +150,7 @@ impl Server {
         force: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let bloomsday = self.bloomsday(py)?;
-        if let Some(process) = self.other_process() {
-            let message = format!(
-                "process {process} started this server, and its threads are there: start a new one in \
-                 this process"
-            );
-            return Err(errors::raise(py, "ServerError", &message));
-        }
+        self.check_process(py)?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let reloaded = wait(py, &runtime, || async {
             match (filter, force) {
@@ -190,6 +185,7 @@ impl Server {
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        slf.get().check_process(slf.py())?;
         let is_started = slf.get().lock().is_some();
         if is_started { Ok(slf.clone()) } else { Server::start(slf, true, false) }
     }
@@ -218,6 +214,17 @@ impl Server {
     fn other_process(&self) -> Option<u32> {
         let process = self.lock().as_ref().map(|running| running.process);
         process.filter(|process| *process != std::process::id())
+    }
+
+    /// A server of another process is polled there only.
+    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        self.other_process().map_or(Ok(()), |process| {
+            let message = format!(
+                "process {process} started this server, and its threads are there: start a new one in \
+                 this process"
+            );
+            Err(errors::raise(py, "ServerError", &message))
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import uuid
@@ -131,6 +132,7 @@ def test_bad_input_is_a_named_error_and_nothing_is_published(users, tmp_path):
     build(bloomsday.UsageError, "accept_change has 60002 bytes", accept_change="x" * 60_000)
     build(bloomsday.UsageError, "by has 70002 bytes", by="x" * 70_000)
     build(bloomsday.UsageError, "gopher", store="gopher://nowhere")
+    build(bloomsday.UsageError, "two slashes", store=pathlib.Path("s3://ads-filters/prod"))
     build(TypeError, "threads", threads="many")
     assert not list((tmp_path / "s").glob("rt/pointers/*"))
 

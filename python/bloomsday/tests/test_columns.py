@@ -43,6 +43,28 @@ def test_arrow_columns_of_every_type_of_text(seen, column, type):
     assert seen.contains_batch(array[:0]).to_pylist() == []
 
 
+def test_a_dictionary_without_values_has_nulls_only(seen):
+    type = pa.dictionary(pa.int32(), pa.string())
+    nulls = pa.array([None, None], type)
+    assert seen.contains_batch(nulls).to_pylist() == [None, None]
+    assert seen.contains_batch(pa.array([], type)).to_pylist() == []
+    assert seen.contains_batch(pa.chunked_array([nulls, pa.array(["a", None], type)])).to_pylist() == [None, None, False, None]
+    assert seen.contains_batch(pl.Series([None, None], dtype=pl.Categorical)).to_list() == [None, None]
+    assert seen.contains_batch(pl.Series([], dtype=pl.Enum([]))).to_list() == []
+
+
+def test_capsules_that_were_used_are_an_error(seen):
+    class Twice:
+        pair = pa.array(["a"]).__arrow_c_array__()
+
+        def __arrow_c_array__(self, requested_schema=None):
+            return self.pair
+
+    assert seen.contains_batch(Twice()).to_list() == [False]
+    with pytest.raises(bloomsday.IdTypeError, match="used before"):
+        seen.contains_batch(Twice())
+
+
 def test_arrow_bytes_of_a_fixed_length(seen, column):
     ids = [id for id in column[0] if len(id.encode()) == 32][:2_000]
     array = pa.array([id.encode() for id in ids], pa.binary(32))
@@ -182,6 +204,9 @@ def test_iterables(seen, column):
         (pa.table({"id": ["a"]}), bloomsday.IdTypeError, "one column"),
         (pd.Series([1.5]), bloomsday.IdTypeError, "(?i)float64"),
         (pl.Series([1.5]), bloomsday.IdTypeError, "Float64"),
+        (pl.Series([uuid.uuid4()], dtype=pl.Object), bloomsday.IdTypeError, "polars.Object.*to_list"),
+        (pa.array([1], pa.bool8()), bloomsday.IdTypeError, "arrow.bool8"),
+        (pd.Series(pd.period_range("2026-01", periods=2, freq="M")), bloomsday.IdTypeError, "period"),
     ],
 )  # fmt: skip
 def test_what_is_no_column_of_ids_is_a_named_error_and_no_answer(seen, ids, error, says):

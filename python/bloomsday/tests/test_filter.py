@@ -54,6 +54,19 @@ def test_what_is_an_integer_and_no_int_is_looked_up_as_one(seen):
     assert (Index(2**70) in seen) == (str(2**70) in seen)
 
 
+def test_what_a_subclass_writes_of_itself_is_no_id(seen, published):
+    class Large(int):
+        def __str__(self):
+            return published.ids[0].decode()
+
+    class Named(uuid.UUID):
+        __str__ = Large.__str__
+
+    assert published.ids[0] in seen
+    assert Large(2**64) not in seen and Large(1) not in seen
+    assert Named(int=1) not in seen
+
+
 def test_a_uuid_is_looked_up_as_36_lower_case_characters(seen):
     uuids = [uuid.uuid5(uuid.NAMESPACE_URL, str(number)) for number in range(1_000)]
     expected = [str(one) in seen for one in uuids]

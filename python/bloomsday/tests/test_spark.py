@@ -231,6 +231,13 @@ def test_what_cannot_be_is_named_with_a_remedy(spark, frame, tmp_path):
     hashes = pa.record_batch({"bloomsday_hash": pa.array([1], pa.uint64())})
     with pytest.raises(bloomsday.UsageError, match="parts hash IDs"):
         list(bloomsday.parts.gather([hashes], ranges=1, rows=1))
+    table = pa.concat_tables([pa.table({"id": ["a"]}), pa.table({"id": ["b"]})])
+    with pytest.raises(bloomsday.BuildError, match="to_batches"):
+        list(bloomsday.parts.gather([table], ranges=1, rows=2))
+    assert len(list(bloomsday.parts.gather(table.to_batches(), ranges=1, rows=2))) > 0
+    with pytest.raises(bloomsday.IdTypeError, match="arrow.bool8"):
+        list(bloomsday.parts.gather([pa.record_batch({"id": pa.array([1], pa.bool8())})], ranges=1, rows=1))
+    refused(bloomsday.UsageError, "2 columns", frame, column="*")
     files = pa.record_batch({"file": ["a.parquet"], "bytes": [1]})
     with pytest.raises(bloomsday.UsageError, match="parts hash IDs"):
         list(bloomsday.parts.gather_files([files], column="bloomsday_hash", ranges=1, rows=1))

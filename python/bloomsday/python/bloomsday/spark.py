@@ -115,6 +115,8 @@ def _gather_frame(
     # In backticks a dot is a part of a column's own name; otherwise it leads into a struct.
     name = f"`{column.replace('`', '``')}`"
     ids = df.select(df[name].alias("id") if column in df.columns else column)
+    if len(ids.columns) != 1:
+        raise UsageError(f"`{column}` is {len(ids.columns)} columns: name the one with the IDs")
     rows = rows or coordinator.expected_rows() or max(ids.count(), 1)
     n_ranges = coordinator.set_ranges(rows, ranges or _least_ranges(rows))
     gather = functools.partial(_in_executor, parts.gather, ranges=n_ranges, rows=rows)

@@ -77,10 +77,26 @@ pub(super) fn contains<'py>(
     }
 }
 
+/// Refuses what polars keeps as Python objects: it exports their addresses as bytes.
+fn check_is_no_object(ids: &Bound<'_, PyAny>) -> PyResult<()> {
+    let is_object = match ids.getattr("dtype") {
+        Ok(dtype) => library(ids)? == "polars" && dtype.str()? == "Object",
+        Err(_) => false,
+    };
+    if is_object {
+        return Err(no_ids(ids.py(), "polars.Object", "pass a list of it, `ids.to_list()`"));
+    }
+    Ok(())
+}
+
 /// Looks up a column.
 pub(super) fn answer(lookup: &impl Lookup, ids: &Bound<'_, PyAny>) -> PyResult<Answers> {
     let py = ids.py();
+    check_is_no_object(ids)?;
     let check = |field: &Field| {
+        if let Some(other) = other_extension(field) {
+            return Err(no_ids(py, other, "pass a column of what it is made of, if these are IDs"));
+        }
         if is_readable(field.data_type(), is_uuid(field)) {
             return Ok(());
         }
@@ -116,8 +132,18 @@ pub(super) fn answer(lookup: &impl Lookup, ids: &Bound<'_, PyAny>) -> PyResult<A
     Ok(Answers { answers })
 }
 
-fn is_uuid(field: &Field) -> bool {
-    field.metadata().get("ARROW:extension:name").is_some_and(|name| name == "arrow.uuid")
+/// What the values of a field mean besides their type, if anything.
+fn extension(field: &Field) -> Option<&str> {
+    field.metadata().get("ARROW:extension:name").map(String::as_str)
+}
+
+pub(crate) fn is_uuid(field: &Field) -> bool {
+    extension(field) == Some("arrow.uuid")
+}
+
+/// An extension whose values are no text, bytes or integers, whatever they are stored as.
+pub(crate) fn other_extension(field: &Field) -> Option<&str> {
+    extension(field).filter(|name| !["arrow.uuid", "arrow.json"].contains(name))
 }
 
 /// Whether [`piece_answers`] knows the type.
@@ -174,9 +200,13 @@ fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<b
         }
         T::Dictionary(..) => {
             let dictionary = piece.as_any_dictionary();
+            if dictionary.values().is_empty() {
+                // It has nulls only, whose keys mean nothing.
+                return vec![false; piece.len()];
+            }
             let of_values = piece_answers(lookup, dictionary.values(), is_uuid);
             let keys = dictionary.normalized_keys();
-            // A dictionary of nothing has nulls only, whose keys mean nothing.
+            // The key of a null means nothing.
             keys.into_iter().map(|key| of_values.get(key).copied().unwrap_or(false)).collect()
         }
         T::Int8 => numbers::<Int8Type>(lookup, piece),

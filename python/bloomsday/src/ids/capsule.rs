@@ -46,6 +46,9 @@ fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>>
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
+    // SAFETY: a capsule of this name points to such a struct, by the interface, whose first field is
+    // a pointer to its format: null once it was moved out.
+    let is_moved = unsafe { schema.as_ptr().cast::<*const u8>().read() }.is_null();
     // SAFETY: a capsule of this name points to such a struct, by the interface, and stays alive
     // through `pair`, which borrows it for longer than this. `from_raw` moves the content out and
     // marks the original as released, so that the capsule's destructor does not release it again.
@@ -53,6 +56,10 @@ fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>>
     // SAFETY: as above.
     let array = unsafe { FFI_ArrowArray::from_raw(array.as_ptr()) };
     let column = || {
+        if is_moved || array.is_released() {
+            let why = "its capsules were used before: __arrow_c_array__ must return new ones";
+            return Err(ArrowError::CDataInterface(why.to_owned()));
+        }
         let field = Field::try_from(&schema)?;
         // SAFETY: the interface promises that the array is of this type and that its buffers are as
         // long as the type and the length demand, and never change.

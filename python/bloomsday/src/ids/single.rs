@@ -30,8 +30,9 @@ pub(super) fn text_of(id: &Bound<'_, PyAny>, place: Option<usize>) -> PyResult<S
         return decimal(integer);
     }
     static UUID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    if id.is_instance(UUID.import(id.py(), "uuid", "UUID")?)? {
-        return id.str()?.extract();
+    let uuid = UUID.import(id.py(), "uuid", "UUID")?;
+    if id.is_instance(uuid)? {
+        return uuid.call_method1(intern!(id.py(), "__str__"), (id,))?.extract();
     }
     match integer(id)? {
         Some(integer) => decimal(&integer),
@@ -63,7 +64,9 @@ fn decimal(integer: &Bound<'_, PyInt>) -> PyResult<String> {
     }
     // Python refuses to write very long integers, and such an ID cannot be in a filter.
     if integer.call_method0("bit_length")?.extract::<usize>()? < *ID_BYTES.end() {
-        return integer.str()?.extract();
+        // A subclass may write itself in another way.
+        let text = integer.py().get_type::<PyInt>().call_method1("__repr__", (integer,))?;
+        return text.extract();
     }
     Ok(String::new())
 }

@@ -43,8 +43,13 @@ impl Batch {
 pub(crate) struct Rows(pub(super) StructArray);
 
 impl Rows {
-    /// Takes a record batch of any library.
+    /// Takes a record batch of any library. A table may have several pieces, and is none.
     pub(crate) fn of(batch: &Bound<'_, PyAny>) -> PyResult<Rows> {
+        if !batch.hasattr("__arrow_c_array__")? {
+            let why = "a batch is a pyarrow.RecordBatch, or another with __arrow_c_array__: pass each of \
+                       `table.to_batches()`";
+            return Err(unreadable(batch.py(), why));
+        }
         let column = capsule::import(batch, |_| Ok(()))?;
         let rows = column.ok().and_then(|column| column.pieces.into_iter().next());
         let rows = rows.and_then(|rows| rows.as_struct_opt().cloned());

@@ -15,6 +15,7 @@ use tokio::runtime::Builder;
 use super::batch::{Batch, Rows, Table, packed, unreadable};
 use crate::build::builder_error;
 use crate::errors;
+use crate::ids::arrow::{is_uuid, other_extension};
 
 /// What the scan of one file may take in an executor.
 const FILE_BUDGET: ScanBudget =
@@ -49,10 +50,12 @@ impl PartsGather {
         let field = rows.fields().first().cloned();
         let field = field.ok_or_else(|| unreadable(py, "a batch has no column"))?;
         check_column(field.name()).map_err(|error| builder_error(py, &error))?;
-        let is_uuid =
-            field.metadata().get("ARROW:extension:name").is_some_and(|n| n == "arrow.uuid");
         let PartsGather { gather, packages, .. } = self;
         let taken = py.detach(|| {
+            if let Some(other) = other_extension(&field) {
+                return Err(format!("it has values of the extension type `{other}`"));
+            }
+            let is_uuid = is_uuid(&field);
             let counts = ids::for_each_id(rows.column(0), is_uuid, &mut |id| gather.push(id))?;
             gather.count(counts);
             if gather.is_full() {
