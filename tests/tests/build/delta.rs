@@ -10,6 +10,7 @@ use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user};
 use bloomsday_tests::kill_point::KillableRun;
+use bloomsday_tests::program::bloomsday;
 use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
 
@@ -97,6 +98,24 @@ fn a_server_fetches_what_changed_for_an_update_and_for_a_rollback() {
         assert_eq!(daemon.metric(&format!("{bytes}\"delta\"}}")), 3 * fetched);
         assert_eq!(daemon.metric(&format!("{bytes}\"full\"}}")), before["bytes"].as_u64().unwrap());
     }
+}
+
+#[test]
+fn plan_says_how_long_a_delta_is() {
+    // Large enough for its heads to be of no weight.
+    let (backend, ids, churn) = (Backend::local(), 600_000, 6_000);
+    let day = |back: u32, first: u64| {
+        let day = Publisher::days_ago(&backend, back).users(first..first + ids);
+        day.with(&DELTAS).run().expect(0).json()
+    };
+    day(1, 0);
+    let made = day(0, churn)["deltas"][0]["bytes"].as_f64().unwrap();
+    let words = ["plan", "--ids", &ids.to_string(), "--sizes-only", "--json"];
+    let planned = bloomsday(&words).run().expect(0).json()["deltas"].clone();
+    let of_churn = |delta: &&Value| delta["churn"] == churn as f64 / ids as f64;
+    let planned = planned.as_array().unwrap().iter().find(of_churn).expect("1 %")["bytes"].as_f64();
+    let ratio = made / planned.unwrap();
+    assert!((0.95..1.05).contains(&ratio), "{made} bytes, {planned:?} planned");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! transactions, limits; and what a restart keeps.
 
 use bloomsday_tests::live::{LiveDaemon, encode};
+use bloomsday_tests::program::bloomsday;
 use tempfile::TempDir;
 
 /// Sends each command in order, and compares its reply.
@@ -361,5 +362,27 @@ fn a_restart_keeps_filters_options_windows_and_ends() {
         let folder_name = folder.path().to_str().unwrap();
         assert!(LiveDaemon::try_start(&["--data-dir", folder_name]).is_none());
         assert_eq!(daemon.stop(), 0);
+    }
+}
+
+#[test]
+fn plan_says_how_much_memory_live_ids_take() {
+    // The memory depends on how full the shards are: from just after they grew to just before.
+    for ids in [20_000_u64, 130_000, 200_000] {
+        let words = ["plan", "--ids", "1k", "--live", &ids.to_string(), "--sizes-only", "--json"];
+        let planned = bloomsday(&words).run().expect(0).json()["live"].clone();
+        let daemon = LiveDaemon::start(&[]);
+        let mut wire = daemon.connect();
+        for first in (0..ids).step_by(10_000) {
+            let names: Vec<String> = (first..first + 10_000).map(|n| format!("id-{n}")).collect();
+            let reply = wire.call(&format!("BF.MADD seen {}", names.join(" ")));
+            assert!(!reply.contains(":0"), "{reply}");
+        }
+        let used = wire.call("BF.INFO seen SIZE");
+        let used: u64 = used.trim_start_matches("*1|:").trim_end_matches('|').parse().unwrap();
+        let field = |name: &str| planned[name].as_u64().unwrap();
+        // The shards are not all of the same size.
+        let range = field("memory_min") * 99 / 100..=field("memory_max") * 101 / 100;
+        assert!(range.contains(&used), "{used} bytes for {ids}: {planned}");
     }
 }
