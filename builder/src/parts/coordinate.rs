@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use bloomsday_common::blob::{Header, Origin, StreamedBlob, seal};
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::digest::{ChainingValue, Digest};
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::filter::{BlockRange, Layout, OnesHistogram, Shape};
@@ -279,6 +280,7 @@ impl Coordinator {
             return Ok(false);
         }
         self.store.check_blob(key).await?;
+        crash_point("read-back");
         Ok(true)
     }
 
@@ -452,7 +454,9 @@ impl Uploading {
                 return Err(error.into());
             }
         }
-        Ok(upload.finish().await?)
+        upload.finish().await?;
+        crash_point("uploaded");
+        Ok(())
     }
 
     /// Gives up, and removes what was sent.

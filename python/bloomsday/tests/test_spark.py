@@ -9,6 +9,9 @@ import functools
 import os
 import pathlib
 import random
+import signal
+import subprocess
+import sys
 import types
 
 import pyarrow as pa
@@ -74,7 +77,7 @@ def agree(report, day):
 
 
 def pointers(store):
-    return sorted(path.name for path in store.glob("rt/pointers/*"))
+    return sorted(path.name for path in store.glob("rt/pointers/2*"))
 
 
 def test_a_frame_and_its_files_give_the_programs_blob(spark, frame, day, tmp_path):
@@ -151,6 +154,32 @@ def test_an_executor_killed_in_a_step_changes_nothing(frame, day, tmp_path, step
     report = bloomsday.spark.build(frame, "id", filter="rt", day=TODAY, store=tmp_path / "s", ranges=4)
     assert (tmp_path / "killed").exists()
     agree(report, day)
+
+
+# Where a driver is killed, and whether the pointer has moved by then.
+PLACES = {"uploaded": False, "pointed": True}
+if CAMPAIGN:
+    PLACES |= dict.fromkeys(["read-back", "recorded", "pointer-locked", "pointer-staged"], False)
+    PLACES["pointer-renamed"] = True
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.skipif(not MASTER.startswith("local["), reason="the driver is the same everywhere")
+def test_a_driver_killed_at_a_step_leaves_the_pointer_or_the_whole_day(frame, day, tmp_path, place):
+    words = [sys.executable, "spark_driver.py", day.files, str(tmp_path), str(TODAY)]
+    # With all that it started.
+    stopping = os.environ | {"BLOOMSDAY_PAUSE_AT": place}
+    driver = subprocess.Popen(words, env=stopping, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert any(f"paused at {place}" in line for line in driver.stderr), f"it ended before {place}"
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    moved = PLACES[place]
+    assert pointers(tmp_path) == ([str(TODAY)] if moved else [])
+    again = bloomsday.spark.build(frame, "id", filter="rt", day=TODAY, store=tmp_path)
+    assert (again["digest"], again["outcome"]) == (day.report["digest"], "unchanged" if moved else "published")
+    assert bloomsday.Filter.open(tmp_path / again["blob"]).header.ids == USERS
 
 
 @pytest.mark.parametrize("step", ["gather", "count", "fill"] if CAMPAIGN else ["fill"])

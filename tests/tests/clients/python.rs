@@ -13,7 +13,7 @@ use bloomsday_tests::sources::{other_versions, root};
 use bloomsday_tests::vectors::blobs;
 
 /// How many seconds a file of tests may take.
-const DEADLINE: &str = "300";
+const DEADLINE: &str = "600";
 /// The same for a campaign at full size.
 const FULL_DEADLINE: &str = "3600";
 
