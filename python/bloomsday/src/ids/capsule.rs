@@ -46,8 +46,8 @@ fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>>
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
-    // SAFETY: a capsule of this name points to such a struct, by the interface. Its first field is a
-    // pointer to its format, null once it was moved out.
+    // SAFETY: a capsule of this name points to such a struct, by the interface. Its first field is
+    // a pointer to its format, null once it was moved out.
     let is_moved = unsafe { schema.as_ptr().cast::<*const u8>().read() }.is_null();
     // SAFETY: a capsule of this name points to such a struct, by the interface, and stays alive
     // through `pair`, which borrows it for longer than this. `from_raw` moves the content out and
