@@ -224,7 +224,7 @@ impl std::fmt::Display for Verdict {
         let (value, low, high) = (number(*value), number(*low), number(*high));
         write!(f, "{gate}: {what} {value} {verdict} {low} to {high}")?;
         match norm {
-            Some(norm) => write!(f, " (normal: {})", number(*norm)),
+            Some(norm) => write!(f, " (usual: {})", number(*norm)),
             None => write!(f, " (no earlier day has this number)"),
         }
     }

@@ -131,7 +131,10 @@ async fn live(
         return Ok(Some(LiveLookup { live: State::No, since: None, day: None }));
     };
     let added = Day::of(change.at);
-    let covering = days.iter().find(|lookup| lookup.day >= added && lookup.contains.is_some());
+    let covers = |lookup: &&DayLookup| {
+        lookup.day >= added && lookup.has_pointer && lookup.contains.is_some()
+    };
+    let covering = days.iter().find(covers);
     let is_over = added < today.minus(file.live_for.unwrap_or(defaults::LIVE_DAYS));
     let live = match covering.and_then(|lookup| lookup.contains) {
         _ if change.deleted => State::Deleted,
@@ -179,6 +182,9 @@ fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
             let mut note = lookup.error.clone().unwrap_or_default();
             if lookup.rolled_back {
                 note += "rolled back: this is the day's own blob";
+            }
+            if !lookup.has_pointer {
+                note += "no pointer: servers do not follow it";
             }
             vec![
                 lookup.day.to_string(),

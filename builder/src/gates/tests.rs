@@ -219,7 +219,7 @@ fn half_of_the_ids_passes_unless_half_of_the_files_are_missing() {
     assert_eq!(
         says,
         "ids: distinct IDs 2500 lies, with half of the files missing, on the lower end of 2500 to 10000 \
-         (normal: 5000)"
+         (usual: 5000)"
     );
 }
 
@@ -260,6 +260,6 @@ fn a_refusal_says_its_numbers() {
     );
     assert_eq!(
         verdicts[0].to_string(),
-        "ids: distinct IDs 10 lies outside 497 to 1988 (normal: 994)"
+        "ids: distinct IDs 10 lies outside 497 to 1988 (usual: 994)"
     );
 }

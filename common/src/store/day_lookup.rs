@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
 use crate::pointer::Pointer;
-use crate::protocol::{Target, target_of_day};
+use crate::protocol::{RecordState, Target, target_of_day};
 
 /// How many days a trace covers if nobody says otherwise, today included.
 pub const DEFAULT_TRACE_DAYS: u32 = 14;
@@ -51,6 +51,8 @@ pub struct DayLookup {
     pub digest: Option<Digest>,
     /// Whether the day's pointer names another day's blob now.
     pub rolled_back: bool,
+    /// Whether the day has a pointer: without one servers do not follow it, as after a refusal.
+    pub has_pointer: bool,
     /// Why the blob could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -100,7 +102,9 @@ impl Store {
         let is_own = |pointer: &Pointer| pointer.blob.day == day;
         let rolled_back = pointer.found().is_some_and(|pointer| !is_own(pointer));
         let (contains, false_positive, digest, error) = (None, None, None, None);
-        let empty = DayLookup { day, contains, false_positive, digest, rolled_back, error };
+        let has_pointer = !matches!(pointer, RecordState::Absent);
+        let empty =
+            DayLookup { day, contains, false_positive, digest, rolled_back, has_pointer, error };
         let blobs_of_day = match pointer.found() {
             Some(pointer) if is_own(pointer) => Vec::new(),
             _ => self.blobs(filter, Some(day)).await?,
@@ -169,6 +173,7 @@ mod tests {
             false_positive,
             digest: None,
             rolled_back: false,
+            has_pointer: true,
             error: None,
         };
         let (hit, miss) = (lookup(Some(true), Some(0.03)), lookup(Some(false), Some(0.02)));

@@ -73,7 +73,9 @@ pub(super) async fn resolve(
                     ResolveError::NoTarget(format!("{why}; the newest is of {day}"))
                 }
                 NewestDay::Unknown => ResolveError::NoTarget(why),
-                NewestDay::Nothing => ResolveError::NoPointer(why),
+                NewestDay::Nothing => ResolveError::NoPointer(format!(
+                    "{why}, nor for any other: build a day, or correct the name"
+                )),
             })
         }
     }

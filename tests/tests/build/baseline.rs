@@ -44,7 +44,7 @@ fn a_bad_day_is_refused_after_an_outage_of_any_length() {
             build(&backend, outage, 5_000).expect(0);
             let run = build(&backend, 0, 10).expect(6);
             assert_eq!(run.json()["overlap"], 1.0, "the earlier filter was compared");
-            run.complains(&["ids: distinct IDs 10", "normal: 5000"]);
+            run.complains(&["ids: distinct IDs 10", "usual: 5000"]);
             build(&backend, 0, 5_100).expect(0);
         }
     }
@@ -57,7 +57,7 @@ fn a_lost_history_leaves_the_gates_on_with_a_warning() {
     lose_history(&backend);
     let run = build(&backend, 0, 10).expect(6);
     assert!(warnings(&run.json()).contains("the history has no accepted build"));
-    run.complains(&["ids: distinct IDs 10", "normal: 5000", "was the history deleted?"]);
+    run.complains(&["ids: distinct IDs 10", "usual: 5000", "was the history deleted?"]);
     // Records that cannot be read are none.
     let histories = Path::new(&backend.store).join("rt/history");
     for file in fs::read_dir(&histories).unwrap() {
@@ -108,7 +108,7 @@ fn a_huge_blob_of_an_earlier_day_is_not_fetched_to_compare_with() {
     assert!(most < before + (64 << 20), "{most} bytes, and {before} before");
     // The pointer still has the number of IDs.
     lose_history(&backend);
-    prepare(&backend, 0, 10, 1, &["--memory", "0"]).run().expect(6).complains(&["normal: 5000"]);
+    prepare(&backend, 0, 10, 1, &["--memory", "0"]).run().expect(6).complains(&["usual: 5000"]);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn the_number_of_files_and_their_bytes_are_judged_against_the_days_before() {
     // Compacted ten times is honest too; into a single file it is not like the days before.
     prepare(&backend, 0, 4_800, 3, &["--dry-run"]).run().expect(0);
     let run = prepare(&backend, 0, 4_800, 1, &[]).run().expect(6);
-    run.complains(&["files: files read 1 lies outside 2 to 288 (normal: 24)"]);
+    run.complains(&["files: files read 1 lies outside 2 to 288 (usual: 24)"]);
     let accepted = ["--accept-change", "compacted"];
     let report = prepare(&backend, 0, 4_800, 1, &accepted).run().expect(0).json();
     let gates = report["gates"].as_array().unwrap();

@@ -73,12 +73,12 @@ fn a_day_unlike_those_before_is_refused_with_its_numbers_and_kept() {
         let copied = rows(&backend, "copied", (0..4).flat_map(|_| all()));
         let strange = rows(&backend, "strange", (90_000..95_000).map(|n| Some(user(n))));
         let cases = [
-            (half, vec!["ids: distinct IDs 2400", "2500 to 10000", "normal: 5000"]),
+            (half, vec!["ids: distinct IDs 2400", "2500 to 10000", "usual: 5000"]),
             (many, vec!["ids: distinct IDs 11500", "2500 to 10000"]),
             (null, vec!["nulls: share of rows without an ID 0.0741", "0 to 0.0100"]),
             (empty, vec!["invalid: ", "0.0040", "0 to 0.0010"]),
-            (copied, vec!["duplicates: rows per distinct ID 4 ", "0 to 3", "normal: 1"]),
-            (strange, vec!["overlap: ", "to 1 (normal: 0."]),
+            (copied, vec!["duplicates: rows per distinct ID 4 ", "0 to 3", "usual: 1"]),
+            (strange, vec!["overlap: ", "to 1 (usual: 0."]),
         ];
         for (input, says) in &cases {
             let run = Publisher::day(&backend, &day).input(input).run().expect(6);

@@ -149,4 +149,7 @@ fn trace_knows_live_ids_and_whether_a_day_has_them() {
     let (state, line) = trace(&backend, &in_day, 0);
     assert_eq!((&*state, &line["day"]), ("confirmed", &day.clone().into()));
     assert_eq!(trace(&backend, &lost, 0).0, "unconfirmed");
+    // A blob that no pointer names, as after a refusal, judges nothing.
+    std::fs::remove_file(Path::new(&backend.store).join("rt/pointers").join(&day)).unwrap();
+    assert_eq!(trace(&backend, &lost, 0).0, "waiting");
 }
