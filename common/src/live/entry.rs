@@ -137,6 +137,11 @@ impl Window {
         unix_ms / self.step_ms
     }
 
+    /// Whether an ID ends one window after it was added, however often it comes again.
+    pub fn keeps_first(&self) -> bool {
+        self.steps.is_some() && self.repeat == Repeat::Keep
+    }
+
     /// Whether an entry that was seen at `seen` is alive in step `now`.
     #[inline]
     pub fn is_alive(&self, seen: Tag, now: u64) -> bool {

@@ -1,8 +1,9 @@
 //! Live filters over Redis's protocol, byte for byte: replies in both versions, errors, names,
 //! transactions, limits; and what a restart keeps.
 
-use bloomsday_tests::live::{LiveDaemon, encode};
+use bloomsday_tests::live::{LiveDaemon, Wire, encode};
 use bloomsday_tests::program::bloomsday;
+use bloomsday_tests::wait::until;
 use tempfile::TempDir;
 
 /// Sends each command in order, and compares its reply.
@@ -363,6 +364,46 @@ fn a_restart_keeps_filters_options_windows_and_ends() {
         assert!(LiveDaemon::try_start(&["--data-dir", folder_name]).is_none());
         assert_eq!(daemon.stop(), 0);
     }
+}
+
+/// A union copies an ID with the step in which its source saw it, which is before now.
+#[test]
+fn what_a_union_added_is_there_after_a_restart_also_in_a_window_that_keeps_the_first_sighting() {
+    let folder = TempDir::new().unwrap();
+    let daemon = LiveDaemon::on(folder.path(), &[]);
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call("BLOOM.RESERVE kept WINDOW 4 STEP 1 REPEAT keep"), "+OK|");
+    assert_eq!(wire.call("BF.ADD kept x"), ":1|");
+    assert_eq!(wire.call("BLOOM.RESERVE source WINDOW 100 STEP 1"), "+OK|");
+    // Just before its time is over in the one set, the other one sees it.
+    let seen = |wire: &mut Wire| {
+        let said = wire.call("BLOOM.WHY kept x");
+        let (_, seconds) =
+            said.split_once("seen_seconds_ago|:").unwrap_or_else(|| panic!("{said}"));
+        seconds.split('|').next().unwrap().parse::<u64>().unwrap()
+    };
+    until("it is three seconds old", || (seen(&mut wire) >= 3).then_some(()));
+    assert_eq!(wire.call("BF.ADD source x"), ":1|");
+    until("its time is over", || (wire.call("BF.EXISTS kept x") == ":0|").then_some(()));
+    assert_eq!(wire.call("BLOOM.UNION kept source"), ":1|");
+    assert_eq!(wire.call("BF.EXISTS kept x"), ":1|");
+    daemon.kill();
+    let daemon = LiveDaemon::on(folder.path(), &[]);
+    assert_eq!(daemon.connect().call("BF.EXISTS kept x"), ":1|");
+}
+
+#[test]
+fn a_union_keeps_to_the_capacity_of_a_filter_that_does_not_grow() {
+    let daemon = LiveDaemon::start(&[]);
+    converse(
+        &daemon,
+        &[
+            ("BF.RESERVE small 0.01 2 NONSCALING", "+OK|"),
+            ("BF.MADD large a b c", "*3|:1|:1|:1|"),
+            ("BLOOM.UNION small large", "-ERR non scaling filter is full|"),
+            ("BF.CARD small", ":2|"),
+        ],
+    );
 }
 
 #[test]

@@ -383,10 +383,10 @@ impl Replayed {
                 // More copies than there may be are not there.
                 writer.add_copy(hash).or_else(|refused| refused.or_memory())?;
             }
-        } else if step < writer.table().step() {
-            // These hashes came from a set that this one was united with; they keep their step.
+        } else if step < writer.table().step() || options.window.keeps_first() {
+            // Hashes of an earlier step came from a set that this one was united with.
             for hash in frame.hashes() {
-                writer.add_at(hash, step).map_err(|_| ReplayError::Memory)?;
+                writer.add_logged(hash, step).map_err(|_| ReplayError::Memory)?;
             }
         } else {
             let hashes: Vec<u64> = frame.hashes().collect();

@@ -237,10 +237,21 @@ impl Writer {
     /// Adds a hash that was seen in an earlier step, or now. One whose window has ended is not
     /// added, and counts as [`Added::Unchanged`].
     pub(crate) fn add_at(&mut self, hash: u64, step: u64) -> Result<Added, AddError> {
+        self.add_seen(hash, step, self.window.repeat)
+    }
+
+    /// Adds a hash that a log says was added in this step. That was new, or a renewal: so the step
+    /// counts, also in a window that keeps the first one, whose time was over by then.
+    pub(crate) fn add_logged(&mut self, hash: u64, step: u64) -> Result<Added, AddError> {
+        self.add_seen(hash, step, Repeat::Renew)
+    }
+
+    fn add_seen(&mut self, hash: u64, step: u64, repeat: Repeat) -> Result<Added, AddError> {
         let now = self.step;
+        let step = step.min(now);
         let tag = Tag::of_step(step);
-        if step > now || (self.window.steps.is_some() && now - step >= STEPS) {
-            return if step > now { self.add_at(hash, now) } else { Ok(Added::Unchanged) };
+        if self.window.steps.is_some() && now - step >= STEPS {
+            return Ok(Added::Unchanged);
         }
         if !self.window.is_alive(tag, now) {
             return Ok(Added::Unchanged);
@@ -253,7 +264,7 @@ impl Writer {
                     Tag::Step(seen) => entry::age(seen, now) > now - step,
                     _ => true,
                 };
-                if alive && (self.window.repeat == Repeat::Keep || !newer) {
+                if alive && (repeat == Repeat::Keep || !newer) {
                     return Ok(Added::Unchanged);
                 }
                 self.replace(hash, slot, entry::word(hash, tag));

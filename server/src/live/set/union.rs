@@ -6,6 +6,7 @@ use bloomsday_common::live::segment::Op;
 
 use super::{KEPT_CHANGES, LiveSet, SetError, SetState};
 use crate::live::lock::lock;
+use crate::live::memory::table::LiveState;
 use crate::live::memory::writer::Added;
 use crate::live::ticket::Ticket;
 
@@ -18,6 +19,12 @@ impl LiveSet {
     ) -> (Ticket, Result<u64, SetError>) {
         let (mut new, mut last) = (0, Ticket::NONE);
         let mut state = lock(&self.state);
+        // What the source before this one added may be more than waits to be written.
+        if let Some(log) = &state.log
+            && let Err(why) = log.write()
+        {
+            return (last, Err(SetError::Log(why)));
+        }
         if let Err(refusal) = self.check(&state) {
             return (last, Err(refusal));
         }
@@ -30,11 +37,16 @@ impl LiveSet {
             let step = self.table.window().step_at((*ms).min(now));
             let mut refusal = None;
             for hash in hashes {
+                let is_full = self.options.expansion == 0 && writer.len() >= self.options.capacity;
+                if is_full && self.table.state_of(*hash) != LiveState::Alive {
+                    refusal = Some(SetError::Full);
+                    break;
+                }
                 match writer.add_at(*hash, step) {
                     Ok(Added::Unchanged) => continue,
                     Ok(added) => new += u64::from(added == Added::New),
                     Err(refused) => {
-                        refusal = Some(refused);
+                        refusal = Some(refused.into());
                         break;
                     }
                 }
@@ -45,7 +57,7 @@ impl LiveSet {
             changed.clear();
             changed.shrink_to(KEPT_CHANGES);
             if let Some(refused) = refusal {
-                return (last, Err(refused.into()));
+                return (last, Err(refused));
             }
         }
         (last, Ok(new))
