@@ -180,7 +180,8 @@ pub enum Error {
         until: jiff::Timestamp,
     },
     /// The bytes to add or delete are not a valid ID; nothing was changed.
-    #[error("an ID has 1 to 1,024 bytes, this one {bytes}: nothing was added or deleted")]
+    #[error("an ID has 1 to 1,024 bytes, and this one has {}: nothing was added or deleted",
+        if *.bytes == 0 { "none" } else { "more" })]
     InvalidId {
         /// How many bytes it has.
         bytes: usize,

@@ -341,7 +341,7 @@ impl LogFollower {
             return match log.next {
                 // All that there is, is older than what is followed.
                 None => {
-                    log.next = Some(seq + 1);
+                    log.next = Some(seq.saturating_add(1));
                     Ok(())
                 }
                 Some(_) if log.is_end_unknown => Ok(()),
@@ -429,14 +429,14 @@ impl LogFollower {
             Err(error) => Err(error),
         };
         let (next, is_end_unknown, newest_ms) = match read {
-            Ok((last, newest_ms)) => (last + 1, false, newest_ms),
+            Ok((last, newest_ms)) => (last.saturating_add(1), false, newest_ms),
             Err(
                 why @ (FollowError::Damaged(..)
                 | FollowError::Store(CallError::Store(StoreError::NotFound { .. }))),
             ) => {
                 let (first, last, days) = (key.first_seq, key.first_seq, (key.day, key.day));
                 gaps.push(Gap { first, last, days, why: why.to_string() });
-                (key.first_seq + 1, true, 0)
+                (key.first_seq.saturating_add(1), true, 0)
             }
             Err(other) => return Err(other),
         };

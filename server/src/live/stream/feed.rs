@@ -18,7 +18,6 @@ use tokio::time::Instant;
 
 use super::address::FeedUrl;
 use crate::clock::Clock;
-#[cfg(feature = "redis-streams")]
 use crate::live::LiveRole;
 use crate::live::lock::lock;
 use crate::live::options::hash_of;
@@ -111,7 +110,6 @@ impl FeedReader {
     }
 
     /// Whether another server may have read the stream between two sessions of this one.
-    #[cfg(feature = "redis-streams")]
     pub(super) fn may_take_over(&self) -> bool {
         self.access.role() == LiveRole::Standby
     }

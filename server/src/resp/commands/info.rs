@@ -161,7 +161,7 @@ fn keyspace_section(session: &Session) -> String {
 fn settings(session: &Session) -> [(&'static str, String); 14] {
     let ack = session.live().ack();
     let append = if ack == Ack::Memory { "no" } else { "yes" };
-    let sync = if ack == Ack::Synced { "always" } else { "everysec" };
+    let sync = if matches!(ack, Ack::Synced | Ack::Shipped) { "always" } else { "everysec" };
     let (bloom, cuckoo) = (Options::of(Kind::Bloom), Options::of(Kind::Cuckoo));
     [
         ("maxmemory", session.live().memory().1.to_string()),

@@ -76,10 +76,10 @@ impl LogFollower {
                 let bytes = fetch(&self.store, &key).await?;
                 let (last, _) = self.apply(&key, &bytes, 0, true).await?;
                 if key.first_seq <= next {
-                    next = next.max(last + 1);
+                    next = next.max(last.saturating_add(1));
                 }
                 if let Some(log) = self.logs.get_mut(&node).filter(|log| is_last(log, &key)) {
-                    (log.next, log.is_end_unknown) = (Some(last + 1), false);
+                    (log.next, log.is_end_unknown) = (Some(last.saturating_add(1)), false);
                 }
             }
         }

@@ -115,7 +115,7 @@ impl LogFollower {
             (ahead.last, ahead.moved) = (last, Instant::now());
         }
         if let Some(log) = self.logs.get_mut(&header.node) {
-            log.next = Some(next.max(last + 1));
+            log.next = Some(next.max(last.saturating_add(1)));
             log.newest_ms = log.newest_ms.max(newest_ms);
         }
         Ok(Received::Applied)
