@@ -257,7 +257,7 @@ pub(crate) async fn conclude(
 /// What is normal, from the history and from what the pointers of its days name now.
 ///
 /// # Errors
-/// A pointer cannot be read now. One that is not there, or unreadable, says nothing.
+/// A pointer cannot be read now. One that is no record says nothing.
 async fn baseline(store: &Store, job: &Job, history: &[HistoryEvent]) -> Result<Baseline, Error> {
     let mut named = BTreeMap::new();
     let oldest_kept = Day::of(Timestamp::now()).minus(job.retention.keep_days);

@@ -112,7 +112,8 @@ impl Metrics<'_> {
         self.gauge("bloomsday_filter_pinned", help, &[], |status, set| {
             set(&[], is(status.pinned))
         })?;
-        let help = "1 if it followed a pointer that names a blob of another day: never with a pin.";
+        let help =
+            "1 if the last round that found a blob followed a pointer that names another day's.";
         self.gauge("bloomsday_filter_rolled_back", help, &[], |status, set| {
             set(&[], is(status.rolled_back));
         })?;
