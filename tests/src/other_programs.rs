@@ -1,6 +1,7 @@
 //! Runs programs that are not ours: compilers, and readers in other languages.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Runs a program to its end, which must be a success.
@@ -22,6 +23,12 @@ pub fn run_on(command: &mut Command, stdin: &[u8]) -> Output {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{command:?}\n--- stdout\n{out}--- stderr\n{err}");
     output
+}
+
+/// Copies a folder into another one, or to a name that is not there yet.
+#[track_caller]
+pub fn copy_folder(from: &Path, into: &Path) {
+    run(Command::new("cp").arg("-r").arg(from).arg(into));
 }
 
 /// What a program prints that writes 1 or 0 a line for each ID on its standard input.

@@ -9,6 +9,13 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
+/// The first program in this language on a page of the documentation.
+pub fn first_program(page: &str, language: &str) -> String {
+    let begins = format!("```{language}\n");
+    let (_, program) = page.split_once(&begins).expect("the page has a program");
+    program.split_once("```").expect("it ends").0.to_owned()
+}
+
 /// The folder of jars that pyspark brings.
 pub fn spark_jars() -> PathBuf {
     let lib = root().join("target/test-tools/lib");

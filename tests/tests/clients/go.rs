@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use bloomsday_tests::other_programs::run;
-use bloomsday_tests::sources::root;
+use bloomsday_tests::sources::{first_program, root};
 use bloomsday_tests::vectors::blobs;
 use tempfile::TempDir;
 
@@ -32,8 +32,7 @@ fn the_go_reader_answers_what_the_program_does_and_refuses_damage() {
 fn the_first_program_runs_as_the_page_says() {
     let (folder, package) = (TempDir::new().unwrap(), root().join("go"));
     let page = fs::read_to_string(root().join("docs/go.md")).unwrap();
-    let (_, program) = page.split_once("```go\n").unwrap();
-    fs::write(folder.path().join("main.go"), program.split_once("```").unwrap().0).unwrap();
+    fs::write(folder.path().join("main.go"), first_program(&page, "go")).unwrap();
     // What `go mod tidy` writes, without a network.
     let (name, module) = ("github.com/bloomsday/bloomsday/go", package.join("go.mod"));
     let needs = fs::read_to_string(module).unwrap().replacen(name, "first", 1);

@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{lines, today, user, write_rows};
-use bloomsday_tests::other_programs::{run, run_on};
+use bloomsday_tests::other_programs::{copy_folder, run, run_on};
 use bloomsday_tests::program::bloomsday;
 use bloomsday_tests::publisher::Publisher;
-use bloomsday_tests::sources::root;
+use bloomsday_tests::sources::{first_program, root};
 use serde_json::Value;
 
 /// Layouts and fpp targets, from the fewest probes to the most.
@@ -131,17 +131,15 @@ fn the_java_reader_holds_its_own_tests() {
 fn maven_makes_a_jar_with_which_the_first_program_runs_as_the_page_says() {
     let folder = tempfile::TempDir::new().unwrap();
     let golden = root().join("tests/golden");
-    // A copy, so that nothing is written beside the sources.
-    run(Command::new("cp").arg("-r").arg(root().join("java")).arg(folder.path()));
+    // What Maven makes stays out of the sources.
+    copy_folder(&root().join("java"), folder.path());
     let package = ["--batch-mode", "--quiet", "-f", "java", "package"];
     run(Command::new("mvn")
         .args(package)
         .arg(format!("-Dgolden={}", golden.display()))
         .current_dir(folder.path()));
     let page = fs::read_to_string(root().join("docs/java.md")).unwrap();
-    let (_, program) = page.split_once("```java\n").unwrap();
-    let (program, shown) = program.split_once("```").unwrap();
-    fs::write(folder.path().join("First.java"), program).unwrap();
+    fs::write(folder.path().join("First.java"), first_program(&page, "java")).unwrap();
     let said = run(Command::new("java")
         .args(["-cp", "java/target/bloomsday-0.1.0.jar", "First.java"])
         .arg(golden.join("v1-blocked.bloom"))
@@ -149,7 +147,7 @@ fn maven_makes_a_jar_with_which_the_first_program_runs_as_the_page_says() {
         .current_dir(folder.path()));
     let said = String::from_utf8(said.stdout).unwrap();
     assert!(said.ends_with("\ntrue\nfalse\n"), "{said}");
-    assert!(shown.contains(&said), "the page shows another output than: {said}");
+    assert!(page.contains(&said), "the page has another output than: {said}");
 }
 
 /// The file has 2 GiB of zeros, which a sparse file system does not store.

@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 use bloomsday_common::hash::{IdHash, Xxh3};
 use bloomsday_common::live::segment::{Frames, Header, Op, append_hashes, append_record, closed};
 use bloomsday_tests::live::{LiveDaemon, Wire};
-use bloomsday_tests::other_programs::run;
+use bloomsday_tests::other_programs::copy_folder;
 use bloomsday_tests::sources::root;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -106,7 +106,7 @@ fn parse<'a>(segment: &Path, bytes: &'a [u8]) -> (Header, Frames<'a>) {
 /// Copies the golden log. Returns the copy, which is deleted when it is dropped.
 fn copy() -> TempDir {
     let copy = TempDir::new().unwrap();
-    run(Command::new("cp").arg("-r").arg(golden().join("live")).arg(copy.path()));
+    copy_folder(&golden().join("live"), copy.path());
     copy
 }
 
@@ -266,6 +266,6 @@ fn write_the_missing_golden_log() {
     let folder = TempDir::new().unwrap();
     write_log(folder.path());
     fs::create_dir(golden()).unwrap();
-    run(Command::new("cp").arg("-r").arg(folder.path().join("live")).arg(golden()));
+    copy_folder(&folder.path().join("live"), &golden());
     fs::remove_file(golden().join("live/lock")).unwrap();
 }

@@ -11,6 +11,7 @@ use std::process::Command;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user};
+use bloomsday_tests::other_programs::copy_folder;
 use bloomsday_tests::program::Run;
 use bloomsday_tests::publisher::Publisher;
 
@@ -122,8 +123,7 @@ fn a_record_that_was_brought_from_the_cache_of_another_store_is_not_believed() {
     let staging = Backend { store: other.display().to_string(), ..Backend::local() };
     let own = backend.folder.path().join("own");
     fs::create_dir(&own).unwrap();
-    let copied = Command::new("cp").arg("-r").arg(cache.join("rt")).arg(own.join("rt")).status();
-    assert!(copied.unwrap().success());
+    copy_folder(&cache.join("rt"), &own);
     let daemon = Daemon::start(&staging, &["--cache-dir", &own.display().to_string()]);
     daemon.until("it has looked", |daemon| !daemon.status()["last_poll"].is_null());
     assert_eq!(daemon.get("/readyz").status, 503, "another store's filter answers");
@@ -197,8 +197,7 @@ fn whatever_stands_in_a_cache_no_look_stops_and_nothing_foreign_is_touched() {
             fs::write(outside.join("2026-11-19.bloom"), "precious").unwrap();
             let before = files(&outside);
             let cache = backend.folder.path().join(format!("cache-{n}-{m}"));
-            let copied = Command::new("cp").arg("-r").arg(&pattern).arg(&cache).status();
-            assert!(copied.unwrap().success());
+            copy_folder(&pattern, &cache);
             put(kind, &cache.join(place), &outside);
             let case = format!("{kind} at {}", place.display());
             let folder = cache.display().to_string();
