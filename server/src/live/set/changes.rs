@@ -97,10 +97,7 @@ impl LiveSet {
         mut answer: impl FnMut(usize, Added),
     ) -> Result<(), SetError> {
         for (i, hash) in hashes.iter().enumerate() {
-            let is_full = writer.len() >= self.options.capacity;
-            if is_full && self.table.state_of(*hash) != LiveState::Alive {
-                return Err(SetError::Full);
-            }
+            self.check_capacity(writer, *hash)?;
             let added = writer.add(*hash)?;
             if added != Added::Unchanged {
                 changed.push(*hash);
@@ -108,6 +105,15 @@ impl LiveSet {
             answer(i, added);
         }
         Ok(())
+    }
+
+    /// Refuses a hash that is not alive in a set that is full and does not grow.
+    pub(super) fn check_capacity(&self, writer: &Writer, hash: u64) -> Result<(), SetError> {
+        let is_full = self.options.expansion == 0 && writer.len() >= self.options.capacity;
+        match is_full && self.table.state_of(hash) != LiveState::Alive {
+            true => Err(SetError::Full),
+            false => Ok(()),
+        }
     }
 
     /// Counts the domains of URLs that are about to be added.

@@ -6,7 +6,6 @@ use bloomsday_common::live::segment::Op;
 
 use super::{KEPT_CHANGES, LiveSet, SetError, SetState};
 use crate::live::lock::lock;
-use crate::live::memory::table::LiveState;
 use crate::live::memory::writer::Added;
 use crate::live::ticket::Ticket;
 
@@ -37,16 +36,12 @@ impl LiveSet {
             let step = self.table.window().step_at((*ms).min(now));
             let mut refusal = None;
             for hash in hashes {
-                let is_full = self.options.expansion == 0 && writer.len() >= self.options.capacity;
-                if is_full && self.table.state_of(*hash) != LiveState::Alive {
-                    refusal = Some(SetError::Full);
-                    break;
-                }
-                match writer.add_at(*hash, step) {
+                let fits = self.check_capacity(writer, *hash);
+                match fits.and_then(|()| Ok(writer.add_at(*hash, step)?)) {
                     Ok(Added::Unchanged) => continue,
                     Ok(added) => new += u64::from(added == Added::New),
                     Err(refused) => {
-                        refusal = Some(refused.into());
+                        refusal = Some(refused);
                         break;
                     }
                 }
