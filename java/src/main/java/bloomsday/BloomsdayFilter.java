@@ -768,8 +768,8 @@ public final class BloomsdayFilter {
         /** Opens the file, and notes by its stamp whether it was sound. */
         private BloomsdayFilter openExpected(String now) throws IOException {
             try {
-                BloomsdayFilter opened =
-                        BloomsdayFilter.open(file, map, map ? MAPPED_CHUNK_BITS : CHUNK_BITS);
+                BloomsdayFilter opened = map
+                        ? BloomsdayFilter.map(file) : BloomsdayFilter.open(file);
                 String found = opened.header.filter;
                 if (expected != null && !expected.equals(found)) {
                     throw new UnsoundException(
