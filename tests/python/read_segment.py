@@ -77,6 +77,8 @@ def read_frame(data, at, number):
     end = at + FRAME_BYTES + length
     if end > len(data) or sum != check(data[at + 8 : end]) or frame != number or op not in OPERATIONS:
         return None
+    if any(data[at + 33 : at + 40]) or op > 2 and (hashes != 0 or length > 4096):
+        return None
     payload = data[at + FRAME_BYTES : end]
     said = {"number": frame, "ms": ms, "operation": OPERATIONS[op]}
     if op <= 2:
