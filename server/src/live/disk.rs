@@ -34,7 +34,8 @@ pub(super) struct Disk {
     opened_ms: u64,
     /// Makes the name of each folder new.
     next_folder: AtomicU32,
-    _lock: File,
+    /// That of the folder.
+    lock: Arc<File>,
 }
 
 impl Disk {
@@ -46,7 +47,7 @@ impl Disk {
         budget: &Arc<Budget>,
         sets: &mut BTreeMap<Key, Arc<LiveSet>>,
     ) -> Result<Disk, Error> {
-        let lock = replay::lock_folder(folder)?;
+        let lock = Arc::new(replay::lock_folder(folder)?);
         let system = |source| Error::System { doing: format!("read {}", folder.display()), source };
         let folders = folders(folder).map_err(system)?;
         let (mut epoch, mut found) = (0, BTreeMap::<Key, (&PathBuf, Replayed)>::new());
@@ -71,7 +72,8 @@ impl Disk {
             let step = replayed.options.window.step_at(opened_ms);
             replayed.near.iter_mut().for_each(|near| near.go_to(step));
             let identity = Identity { set: key.number(), node, epoch, created_ms: opened_ms };
-            let log = Log::new(path.clone(), identity, replayed.next_seq, syncer.clone());
+            let next_seq = replayed.next_seq;
+            let log = Log::new(path.clone(), lock.clone(), identity, next_seq, syncer.clone());
             let (options, writer, near) = (replayed.options, replayed.writer, replayed.near);
             let log = Some(Arc::new(log));
             let before = (replayed.last_ms, replayed.deletions);
@@ -79,7 +81,7 @@ impl Disk {
             let set = LiveSet::new(key.clone(), options, writer, near, log, ends, before);
             sets.insert(key, Arc::new(set));
         }
-        Ok(Disk { folder: folder.to_owned(), syncer, epoch, opened_ms, next_folder, _lock: lock })
+        Ok(Disk { folder: folder.to_owned(), syncer, epoch, opened_ms, next_folder, lock })
     }
 
     /// The log of a new set, in a folder of its own.
@@ -97,7 +99,7 @@ impl Disk {
             folders.find(|folder| !folder.exists()).expect("it goes on until one is found");
         let (set, epoch, created_ms) = (key.number(), self.epoch, self.opened_ms);
         let identity = Identity { set, node: new_node(), epoch, created_ms };
-        Arc::new(Log::new(folder, identity, 1, self.syncer.clone()))
+        Arc::new(Log::new(folder, self.lock.clone(), identity, 1, self.syncer.clone()))
     }
 
     /// Removes a log, so that its set is not found at the next start, whatever happens until then.

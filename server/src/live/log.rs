@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bloomsday_common::crash_point::crash_point;
-use bloomsday_common::live::segment::{self, Header, MAX_FRAME_HASHES, Op};
+use bloomsday_common::live::segment::{self, Frames, Header, MAX_FRAME_HASHES, Op};
 use tokio::sync::watch;
 
 use self::syncer::{Queued, Syncer};
@@ -54,6 +54,8 @@ pub(super) struct Identity {
 /// The log of one set.
 pub(super) struct Log {
     folder: PathBuf,
+    /// That of the data folder: whoever opens it next finds no log that is still written.
+    _lock: Arc<File>,
     identity: Identity,
     pending: Mutex<Pending>,
     file: Mutex<LogFiles>,
@@ -84,8 +86,8 @@ struct Pending {
 #[derive(Default)]
 struct LogFiles {
     open: Option<OpenSegment>,
-    /// One that is long enough, until it is closed.
-    closing: Option<OpenSegment>,
+    /// Those that are long enough, in order, until they are closed.
+    full: Vec<OpenSegment>,
     /// What could not be written, or was taken to be written.
     unwritten: Vec<u8>,
     /// The number of the first and of the last frame in it.
@@ -114,12 +116,14 @@ impl Log {
     /// A log whose next frame has this number. The first segment is made with the first frame.
     pub(super) fn new(
         folder: PathBuf,
+        lock: Arc<File>,
         identity: Identity,
         next_seq: u64,
         syncer: Arc<Syncer>,
     ) -> Log {
         Log {
             folder,
+            _lock: lock,
             identity,
             pending: Mutex::new(Pending { bytes: Vec::new(), next_seq }),
             file: Mutex::default(),
@@ -283,7 +287,7 @@ impl Log {
     }
 
     fn write_to(&self, files: &mut LogFiles) -> io::Result<()> {
-        let LogFiles { open, unwritten, unwritten_seqs, .. } = files;
+        let LogFiles { unwritten, unwritten_seqs, .. } = files;
         {
             let mut pending = lock(&self.pending);
             if unwritten.is_empty() {
@@ -300,10 +304,28 @@ impl Log {
         if self.is_removed.load(Ordering::Relaxed) {
             // Nobody will look for these.
             unwritten.clear();
-            *open = None;
+            (files.open, files.full) = (None, Vec::new());
             self.written.store(unwritten_seqs.1, Ordering::Release);
             return Ok(());
         }
+        let mut begin = 0;
+        let mut result = Ok(());
+        while result.is_ok() && begin < files.unwritten.len() {
+            result = self.write_frames(files, begin).map(|bytes| begin += bytes);
+        }
+        files.unwritten.drain(..begin);
+        files.unwritten.shrink_to(KEPT_BUFFER_BYTES);
+        result?;
+        if !self.syncer.is_prompt() {
+            self.replace_failure(None);
+        }
+        Ok(())
+    }
+
+    /// Writes as many of the unwritten frames that begin at this byte as the open segment takes.
+    /// Returns their length.
+    fn write_frames(&self, files: &mut LogFiles, begin: usize) -> io::Result<usize> {
+        let LogFiles { open, full, unwritten, unwritten_seqs } = files;
         let segment = match open {
             Some(segment) => segment,
             None => open.insert(self.create(unwritten_seqs.0)?),
@@ -312,18 +334,24 @@ impl Log {
             // A part of a frame would make all later ones unreadable.
             segment.file.set_len(segment.bytes)?;
         }
+        let unwritten = &unwritten[begin..];
+        let missing = SEGMENT_BYTES.saturating_sub(segment.bytes) as usize;
+        let (bytes, next_seq) = if unwritten.len() <= missing {
+            (unwritten.len(), unwritten_seqs.1 + 1)
+        } else {
+            first_frames(unwritten, unwritten_seqs.0, missing)?
+        };
         segment.is_torn = true;
-        (&*segment.file).write_all(unwritten)?;
+        (&*segment.file).write_all(&unwritten[..bytes])?;
         crash_point("live-written");
         segment.is_torn = false;
-        segment.bytes += unwritten.len() as u64;
-        unwritten.clear();
-        unwritten.shrink_to(KEPT_BUFFER_BYTES);
-        self.written.store(unwritten_seqs.1, Ordering::Release);
-        if !self.syncer.is_prompt() {
-            self.replace_failure(None);
+        segment.bytes += bytes as u64;
+        if segment.bytes >= SEGMENT_BYTES {
+            full.extend(open.take());
         }
-        Ok(())
+        self.written.store(next_seq - 1, Ordering::Release);
+        unwritten_seqs.0 = next_seq;
+        Ok(bytes)
     }
 
     /// Notes a failure, or that there is none. A final one stays, whoever comes later.
@@ -352,27 +380,18 @@ impl Log {
         Ok(OpenSegment { path, file, bytes, is_torn: false, unsynced_folders })
     }
 
-    /// Closes a segment that is long enough. The next frame begins another. One that cannot be
-    /// closed now is tried again with the next sync.
-    ///
-    /// # Errors
-    /// Those of a sync: nobody knows what is on the disk.
-    fn rotate(&self) -> io::Result<()> {
-        let mut files = lock(&self.file);
-        if files.closing.is_none() {
-            let is_long = |open: &mut OpenSegment| open.bytes >= SEGMENT_BYTES;
-            files.closing = files.open.take_if(is_long);
+    /// Closes segments that are synced and take no more frames. Those that cannot be closed now are
+    /// tried again with the next sync.
+    fn close_all(&self, full: Vec<OpenSegment>) {
+        let mut left = Vec::new();
+        for segment in full.into_iter().take_while(|_| !self.is_removed()) {
+            if let Err(error) = close(&segment.file, &segment.path, segment.bytes) {
+                let path = segment.path.display();
+                tracing::warn!("cannot close {path}: {error}; it is tried again");
+                left.push(segment);
+            }
         }
-        let segment = files.closing.take().filter(|_| !self.is_removed());
-        let Some(segment) = segment else { return Ok(()) };
-        drop(files);
-        // Others may have written to it since the sync.
-        self.sync_data(&segment.file)?;
-        if let Err(error) = close(&segment.file, &segment.path, segment.bytes) {
-            tracing::warn!("cannot close {}: {error}; it is tried again", segment.path.display());
-            lock(&self.file).closing = Some(segment);
-        }
-        Ok(())
+        lock(&self.file).full.splice(..0, left);
     }
 
     /// Refuses changes from now on: until a write succeeds, or until a restart.
@@ -436,32 +455,47 @@ impl Queued for Log {
             return false;
         }
         let written = self.written.load(Ordering::Acquire);
-        let Some(open) = &mut files.open else {
-            self.done.send_replace(written);
-            return true;
-        };
-        let folders = std::mem::take(&mut open.unsynced_folders);
-        let file = open.file.clone();
+        let mut full = std::mem::take(&mut files.full);
+        let mut unsynced = Vec::new();
+        for segment in full.iter_mut().chain(&mut files.open) {
+            let folders = std::mem::take(&mut segment.unsynced_folders);
+            unsynced.push((folders, segment.file.clone()));
+        }
         // Others may write while this waits for the disk.
         drop(files);
         crash_point("live-syncing");
-        let named = folders.iter().try_for_each(File::sync_all);
-        if let Err(error) = named.and_then(|()| self.sync_data(&file)) {
+        let synced = unsynced.iter().try_for_each(|(folders, file)| {
+            folders.iter().try_for_each(File::sync_all)?;
+            self.sync_data(file)
+        });
+        if let Err(error) = synced {
             self.fail("sync", &error, true);
             return true;
         }
         crash_point("live-synced");
         self.replace_failure(None);
         self.done.send_replace(written);
-        if let Err(error) = self.rotate() {
-            self.fail("sync", &error, true);
-        }
+        self.close_all(full);
         true
     }
 
     fn give_up(&self) {
         self.fail("sync", &io::Error::other("it panicked, see the log of the process"), true);
     }
+}
+
+/// The length of the first of these frames, which are whole and begin with this number: of so many
+/// as have at least `bytes` bytes, or all. And the number of the frame that follows them.
+fn first_frames(frames: &[u8], seq: u64, bytes: usize) -> io::Result<(usize, u64)> {
+    let (mut length, mut next_seq) = (0, seq);
+    for frame in Frames::of_rest(frames, seq) {
+        let frame = frame.map_err(|bad| io::Error::other(bad.to_string()))?;
+        (length, next_seq) = (length + frame.bytes().len(), frame.seq + 1);
+        if length >= bytes {
+            break;
+        }
+    }
+    Ok((length, next_seq))
 }
 
 /// Ends an open segment of `bytes` bytes with its digest, and gives it its final name. The file
