@@ -243,7 +243,7 @@ pub(crate) async fn conclude(
     state.report.overlap = compared.overlap.map(|(share, _)| share);
     let plan = publish::plan(store, &state.start, blob.key(), job.retention).await?;
     if let Publish::Advance { .. } = plan.publish {
-        let baseline = baseline(store, job, &plan.history).await?;
+        let baseline = baseline(store, job, &plan.history, &mut state.report).await?;
         if !passes_gates(job, &mut state, baseline, &compared, blob.key()) {
             return finish(store, state, job.remedy_words).await;
         }
@@ -254,25 +254,44 @@ pub(crate) async fn conclude(
     finish(store, state, job.remedy_words).await
 }
 
-/// What is normal, from the history and from what the pointers of its days name now.
+/// What is normal, from the history and from what the pointers of its days name now. Without any
+/// pointer the history decides, with a warning.
 ///
 /// # Errors
 /// A pointer cannot be read now. One that is no record says nothing.
-async fn baseline(store: &Store, job: &Job, history: &[HistoryEvent]) -> Result<Baseline, Error> {
-    let mut named = BTreeMap::new();
+async fn baseline(
+    store: &Store,
+    job: &Job,
+    history: &[HistoryEvent],
+    report: &mut Report,
+) -> Result<Baseline, Error> {
+    let (mut named, mut has_pointers) = (BTreeMap::new(), None);
     let oldest_kept = Day::of(Timestamp::now()).minus(job.retention.keep_days);
     loop {
         // A day that does not count makes way for an older one.
         let mut days = Baseline::days(job.day, history, &named);
         days.retain(|day| !named.contains_key(day));
         if days.is_empty() {
+            if has_pointers == Some(false) {
+                report.warn(format!(
+                    "{} has accepted builds in its history and not one pointer: the history says \
+                     what is usual; were the pointers lost?",
+                    job.filter
+                ));
+            }
             return Ok(Baseline::of(job.day, history, &named));
         }
         for day in days {
             let names = match store.pointer(&job.filter, day).await.map(|read| read.state) {
                 Err(error) if error.is_transient() => return Err(error.into()),
                 Ok(RecordState::Found(pointer)) => Named::Blob(pointer.blob),
-                Ok(RecordState::Absent) if day >= oldest_kept => Named::Removed,
+                Ok(RecordState::Absent) if day >= oldest_kept => {
+                    if has_pointers.is_none() {
+                        let days = store.pointer_days(&job.filter).await?;
+                        has_pointers = Some(!days.is_empty());
+                    }
+                    if has_pointers == Some(true) { Named::Removed } else { Named::Unknown }
+                }
                 Ok(_) | Err(_) => Named::Unknown,
             };
             named.insert(day, names);

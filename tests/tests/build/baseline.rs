@@ -68,6 +68,23 @@ fn a_lost_history_leaves_the_gates_on_with_a_warning() {
     assert!(warnings(&report).contains("was the history deleted?"));
 }
 
+/// A rollback of one day, and what a Redis does that loses all.
+#[test]
+fn a_day_without_a_pointer_is_usual_only_if_all_pointers_are_gone() {
+    let backend = Backend::local();
+    build(&backend, 2, 5_000).expect(0);
+    build(&backend, 1, 50).expect(6);
+    prepare(&backend, 1, 50, 1, &["--accept-change", "for this test"]).run().expect(0);
+    let pointer =
+        |back: u32| Path::new(&backend.store).join(format!("rt/pointers/{}", today().minus(back)));
+    fs::remove_file(pointer(1)).unwrap();
+    build(&backend, 0, 50).expect(6).complains(&["usual: 5000"]);
+    fs::remove_file(pointer(2)).unwrap();
+    let run = build(&backend, 0, 10).expect(6);
+    let run = run.complains(&["ids: distinct IDs 10", "usual: 2525"]);
+    assert!(warnings(&run.json()).contains("not one pointer"), "{}", run.json());
+}
+
 #[test]
 fn an_unreadable_pointer_is_a_warning_and_the_one_before_is_compared() {
     let backend = Backend::local();
