@@ -132,7 +132,9 @@ async fn live(
     };
     let added = Day::of(change.at);
     let covers = |lookup: &&DayLookup| {
-        lookup.day >= added && lookup.has_pointer && lookup.contains.is_some()
+        // Servers load no other blobs.
+        let is_followed = lookup.has_pointer && !lookup.rolled_back;
+        lookup.day >= added && is_followed && lookup.contains.is_some()
     };
     let covering = days.iter().find(covers);
     let is_over = added < today.minus(file.live_for.unwrap_or(defaults::LIVE_DAYS));
@@ -179,18 +181,18 @@ fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
                 None => "?",
             };
             let chance = lookup.false_positive.filter(|_| lookup.contains == Some(true));
-            let mut note = lookup.error.clone().unwrap_or_default();
+            let mut notes: Vec<&str> = lookup.error.iter().map(String::as_str).collect();
             if lookup.rolled_back {
-                note += "rolled back: this is the day's own blob";
+                notes.push("rolled back: this is the day's own blob");
             }
             if !lookup.has_pointer {
-                note += "no pointer: servers do not follow it";
+                notes.push("no pointer that can be read: servers do not follow it");
             }
             vec![
                 lookup.day.to_string(),
                 contains.to_owned(),
                 or_dash(chance.map(|chance| format!("{:.4} %", chance * 100.0))),
-                note,
+                notes.join("; "),
             ]
         })
         .collect();

@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
 use crate::pointer::Pointer;
-use crate::protocol::{RecordState, Target, target_of_day};
+use crate::protocol::{Target, target_of_day};
 
 /// How many days a trace covers if nobody says otherwise, today included.
 pub const DEFAULT_TRACE_DAYS: u32 = 14;
@@ -51,7 +51,8 @@ pub struct DayLookup {
     pub digest: Option<Digest>,
     /// Whether the day's pointer names another day's blob now.
     pub rolled_back: bool,
-    /// Whether the day has a pointer: without one servers do not follow it, as after a refusal.
+    /// Whether the day has a pointer that can be read: without one servers do not follow it, as
+    /// after a refusal.
     pub has_pointer: bool,
     /// Why the blob could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,7 +103,7 @@ impl Store {
         let is_own = |pointer: &Pointer| pointer.blob.day == day;
         let rolled_back = pointer.found().is_some_and(|pointer| !is_own(pointer));
         let (contains, false_positive, digest, error) = (None, None, None, None);
-        let has_pointer = !matches!(pointer, RecordState::Absent);
+        let has_pointer = pointer.found().is_some();
         let empty =
             DayLookup { day, contains, false_positive, digest, rolled_back, has_pointer, error };
         let blobs_of_day = match pointer.found() {
@@ -113,7 +114,7 @@ impl Store {
             Target::Blob(blob) => blob,
             Target::None => return Ok(None),
             Target::Several(several) => {
-                let error = format!("{} blobs, and the pointer names none", several.len());
+                let error = format!("{} blobs, and no pointer names one of them", several.len());
                 return Ok(Some(DayLookup { error: Some(error), ..empty }));
             }
         };

@@ -149,7 +149,15 @@ fn trace_knows_live_ids_and_whether_a_day_has_them() {
     let (state, line) = trace(&backend, &in_day, 0);
     assert_eq!((&*state, &line["day"]), ("confirmed", &day.clone().into()));
     assert_eq!(trace(&backend, &lost, 0).0, "unconfirmed");
-    // A blob that no pointer names, as after a refusal, judges nothing.
-    std::fs::remove_file(Path::new(&backend.store).join("rt/pointers").join(&day)).unwrap();
+    // A blob that no pointer names, as after a rollback or a refusal, judges nothing.
+    let before = today().minus(1).to_string();
+    let repoint = ["repoint", "rt", &day, "--to", &before, "--reason", "this test"];
+    backend.bloomsday(&repoint).run().expect(0);
+    assert_eq!(trace(&backend, &lost, 0).0, "waiting");
+    assert_eq!(trace(&backend, &in_day, 0).0, "waiting");
+    let pointer = Path::new(&backend.store).join("rt/pointers").join(&day);
+    std::fs::write(&pointer, "{").unwrap();
+    assert_eq!(trace(&backend, &lost, 0).0, "waiting");
+    std::fs::remove_file(pointer).unwrap();
     assert_eq!(trace(&backend, &lost, 0).0, "waiting");
 }
