@@ -64,6 +64,15 @@ def test_capsules_that_were_used_are_an_error(seen):
     with pytest.raises(bloomsday.IdTypeError, match="used before"):
         seen.contains_batch(Twice())
 
+    class SchemaUsed:
+        def __arrow_c_array__(self, requested_schema=None):
+            schema, array = pa.array(["a"]).__arrow_c_array__()
+            pa.DataType._import_from_c_capsule(schema)
+            return schema, array
+
+    with pytest.raises(bloomsday.IdTypeError, match="used before"):
+        seen.contains_batch(SchemaUsed())
+
 
 def test_arrow_bytes_of_a_fixed_length(seen, column):
     ids = [id for id in column[0] if len(id.encode()) == 32][:2_000]
@@ -86,6 +95,14 @@ def test_arrow_integers_and_uuids_are_the_text_that_a_build_hashes(seen):
     array = pa.array([u.bytes for u in uuids], pa.uuid())
     found = seen.contains_batch(array).to_pylist()
     assert found == [str(u) in seen for u in uuids] and {True, False} == set(found)
+    # A dictionary of them, whose type is that of its values, in one piece and in a stream.
+    dictionary = pa.DictionaryArray.from_arrays(pa.array(range(len(array)), pa.int32()), array)
+    assert seen.contains_batch(dictionary).to_pylist() == found
+    assert seen.contains_batch(pa.chunked_array([dictionary])).to_pylist() == found
+    booleans = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([1], pa.bool8()))
+    for column in booleans, pa.chunked_array([booleans]):
+        with pytest.raises(bloomsday.IdTypeError, match="bool8"):
+            seen.contains_batch(column)
 
 
 def test_any_producer_of_arrow_gets_a_column_of_arrow(seen, column):

@@ -266,6 +266,13 @@ def test_what_cannot_be_is_named_with_a_remedy(spark, frame, tmp_path):
     assert len(list(bloomsday.parts.gather(table.to_batches(), ranges=1, rows=2))) > 0
     with pytest.raises(bloomsday.IdTypeError, match="arrow.bool8"):
         list(bloomsday.parts.gather([pa.record_batch({"id": pa.array([1], pa.bool8())})], ranges=1, rows=1))
+    # What the values of a dictionary mean, counts.
+    uuids = pa.array([bytes(range(n, n + 16)) for n in range(9)], pa.uuid())
+    plain, dictionary = [
+        [pa.record_batch(batch) for batch in bloomsday.parts.gather([pa.record_batch({"id": ids})], ranges=1, rows=9)]
+        for ids in (uuids, pa.DictionaryArray.from_arrays(pa.array(range(9), pa.int32()), uuids))
+    ]
+    assert plain == dictionary and plain[0].num_rows > 0
     refused(bloomsday.UsageError, "2 columns", frame, column="*")
     files = pa.record_batch({"file": ["a.parquet"], "bytes": [1]})
     with pytest.raises(bloomsday.UsageError, match="parts hash IDs"):

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Array, ArrayReader, ArrayRef, make_array};
-use arrow_schema::{ArrowError, Field};
+use arrow_schema::{ArrowError, DataType, Field, Fields};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
@@ -46,9 +46,6 @@ fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>>
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
-    // SAFETY: a capsule of this name points to such a struct, by the interface. Its first field is
-    // a pointer to its format, null once it was moved out.
-    let is_moved = unsafe { schema.as_ptr().cast::<*const u8>().read() }.is_null();
     // SAFETY: a capsule of this name points to such a struct, by the interface, and stays alive
     // through `pair`, which borrows it for longer than this. `from_raw` moves the content out and
     // marks the original as released, so that the capsule's destructor does not release it again.
@@ -56,11 +53,12 @@ fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>>
     // SAFETY: as above.
     let array = unsafe { FFI_ArrowArray::from_raw(array.as_ptr()) };
     let column = || {
-        if is_moved || array.is_released() {
+        // Of a schema that was released, no other field means anything.
+        if schema.release().is_none() || array.is_released() {
             let why = "its capsules were used before: __arrow_c_array__ must return new ones";
             return Err(ArrowError::CDataInterface(why.to_owned()));
         }
-        let field = Field::try_from(&schema)?;
+        let field = field_of(&schema)?;
         // SAFETY: the interface promises that the array is of this type and that its buffers are as
         // long as the type and the length demand, and never change.
         let data = unsafe { from_ffi(array, &schema) }?;
@@ -80,17 +78,49 @@ fn import_stream(
     let stream = stream.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
     // SAFETY: as for an array: the struct is what its name says, lives as long as the borrowed
     // capsule, and is moved out.
-    let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
-    let mut reader = match ArrayStreamReader::try_new(stream) {
-        Ok(reader) => reader,
+    let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
+    let schema = schema_of(&mut stream);
+    let opened = || {
+        let reader = ArrayStreamReader::try_new(stream)?;
+        let field = schema.as_ref().map_or_else(|| Ok(reader.field().as_ref().clone()), field_of)?;
+        Ok((reader, field))
+    };
+    let (mut reader, field) = match opened() {
+        Ok(opened) => opened,
         Err(error) => return Ok(Err(error)),
     };
-    let field = reader.field().as_ref().clone();
     check(&field)?;
     // A producer that runs Python takes the interpreter's lock itself: pyarrow reads a stream in
     // this way, too. The reader is dropped with the lock.
     let pieces = py.detach(|| reader.by_ref().collect::<Result<_, _>>());
     Ok(pieces.map(|pieces| Column { field, pieces }))
+}
+
+/// The schema of a stream that is not used up, if it can be had.
+fn schema_of(stream: &mut FFI_ArrowArrayStream) -> Option<FFI_ArrowSchema> {
+    stream.release()?;
+    let (get_schema, mut schema) = (stream.get_schema()?, FFI_ArrowSchema::empty());
+    // SAFETY: it is the callback of this stream, which is not released, and the interface lets a
+    // consumer call it at any time before the end. It fills the struct whose address it gets.
+    let status = unsafe { get_schema(stream, &raw mut schema) };
+    (status == 0 && schema.release().is_some()).then_some(schema)
+}
+
+/// The field of a schema. With a dictionary it has the metadata of the values, for which an arrow
+/// field has no place: what they mean besides their type would be lost.
+fn field_of(schema: &FFI_ArrowSchema) -> Result<Field, ArrowError> {
+    let field = Field::try_from(schema)?;
+    let field = match field.data_type() {
+        DataType::Struct(_) => {
+            let columns = schema.children().map(field_of).collect::<Result<Fields, _>>()?;
+            field.with_data_type(DataType::Struct(columns))
+        }
+        _ => field,
+    };
+    let Some(values) = schema.dictionary() else { return Ok(field) };
+    let mut metadata = field_of(values)?.metadata().clone();
+    metadata.extend(field.metadata().clone());
+    Ok(field.with_metadata(metadata))
 }
 
 /// What `__arrow_c_array__` returns for `array`.

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::errors;
-use crate::ids::capsule;
+use crate::ids::capsule::{self, Column};
 
 /// A batch that is returned has about this many bytes.
 const BATCH_BYTES: usize = 8 << 20;
@@ -40,7 +40,11 @@ impl Batch {
 }
 
 /// The columns of a batch by name.
-pub(crate) struct Rows(pub(super) StructArray);
+pub(crate) struct Rows {
+    rows: StructArray,
+    /// As they came: those of `rows` do not say what the values of a dictionary mean.
+    fields: Fields,
+}
 
 impl Rows {
     /// Takes a record batch of any library. A table may have several pieces, and is none.
@@ -51,17 +55,26 @@ impl Rows {
             return Err(unreadable(batch.py(), why));
         }
         let column = capsule::import(batch, |_| Ok(()))?;
-        let rows = column.ok().and_then(|column| column.pieces.into_iter().next());
-        let rows = rows.and_then(|rows| rows.as_struct_opt().cloned());
-        rows.map(Rows).ok_or_else(|| unreadable(batch.py(), "a batch is no record batch"))
+        let rows = column.ok().and_then(|Column { field, pieces }| {
+            let rows = pieces.first()?.as_struct_opt()?.clone();
+            let DataType::Struct(fields) = field.data_type() else { return None };
+            Some(Rows { rows, fields: fields.clone() })
+        });
+        rows.ok_or_else(|| unreadable(batch.py(), "a batch is no record batch"))
+    }
+
+    /// The first column, if there is one.
+    pub(super) fn first(&self) -> Option<(&Field, &ArrayRef)> {
+        let field = self.fields.first()?;
+        Some((field, self.rows.columns().first()?))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.rows.len()
     }
 
     fn column(&self, name: &str) -> Result<&ArrayRef, String> {
-        self.0.column_by_name(name).ok_or_else(|| format!("a batch lacks the column `{name}`"))
+        self.rows.column_by_name(name).ok_or_else(|| format!("a batch lacks the column `{name}`"))
     }
 
     /// An integer, or `None` for a null.

@@ -46,17 +46,17 @@ impl PartsGather {
 
     /// Takes the first column of a batch.
     fn push(&mut self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Rows(rows) = Rows::of(batch)?;
-        let field = rows.fields().first().cloned();
-        let field = field.ok_or_else(|| unreadable(py, "a batch has no column"))?;
+        let rows = Rows::of(batch)?;
+        let first = rows.first();
+        let (field, ids) = first.ok_or_else(|| unreadable(py, "a batch has no column"))?;
         check_column(field.name()).map_err(|error| builder_error(py, &error))?;
         let PartsGather { gather, packages, .. } = self;
         let taken = py.detach(|| {
-            if let Some(other) = other_extension(&field) {
+            if let Some(other) = other_extension(field) {
                 return Err(format!("it has values of the extension type `{other}`"));
             }
-            let is_uuid = is_uuid(&field);
-            let counts = ids::for_each_id(rows.column(0), is_uuid, &mut |id| gather.push(id))?;
+            let is_uuid = is_uuid(field);
+            let counts = ids::for_each_id(ids, is_uuid, &mut |id| gather.push(id))?;
             gather.count(counts);
             if gather.is_full() {
                 packages.extend(gather.packages());
