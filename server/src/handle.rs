@@ -174,8 +174,8 @@ impl FilterHandle {
 
     /// Whether a lookup has an answer now.
     #[cfg(feature = "http")]
-    pub(crate) fn can_answer(&self) -> bool {
-        self.served.can_answer()
+    pub(crate) fn is_ready(&self) -> bool {
+        self.served.is_ready()
     }
 
     /// Looks a batch up in a kept generation, and in the live IDs over it. With live IDs, a swap in

@@ -289,30 +289,15 @@ impl ServedFilter {
     /// Whether a lookup has an answer now: the day's filter is loaded, or the store has no day and
     /// live IDs are all there is; and the live IDs of others are here.
     #[cfg(feature = "http")]
-    pub(crate) fn can_answer(&self) -> bool {
-        (self.is_loaded() || self.has_live_ids_only()) && self.has_others_live_ids()
-    }
-
-    /// Whether this process waits for nothing before it serves this filter.
-    #[cfg(feature = "http")]
     pub(crate) fn is_ready(&self) -> bool {
         (self.is_loaded() || self.needs_no_day()) && self.has_others_live_ids()
     }
 
-    /// Whether this process may serve without a day. One that only follows waits for it: the name
-    /// of the filter may be wrong.
+    /// Whether this filter answers without a day: the store has none, and there are live IDs.
     pub(crate) fn needs_no_day(&self) -> bool {
         #[cfg(feature = "live")]
-        let takes_ids = self.live.get().is_some_and(|live| !live.only_follows());
-        #[cfg(not(feature = "live"))]
-        let takes_ids = false;
-        takes_ids && self.has_live_ids_only()
-    }
-
-    /// Whether there are live IDs, and the store has no day.
-    pub(crate) fn has_live_ids_only(&self) -> bool {
-        #[cfg(feature = "live")]
-        return self.live.get().is_some() && self.has_no_day.load(Ordering::Relaxed);
+        return self.has_no_day.load(Ordering::Relaxed)
+            && self.live.get().is_some_and(|live| live.is_known());
         #[cfg(not(feature = "live"))]
         false
     }
@@ -372,7 +357,7 @@ impl Below for ServedFilter {
         let Some(generation) = &*generation else {
             // Without a day there is nothing but the live IDs. A day that is not loaded would be
             // taken for that.
-            if !self.has_no_day.load(Ordering::Relaxed) {
+            if !self.needs_no_day() {
                 return Err(NoAnswer::NotLoaded);
             }
             answers.fill(false);

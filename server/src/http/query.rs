@@ -49,7 +49,7 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
     if id.is_empty() {
         return reply::wrong(NO_ID);
     }
-    if !handle.can_answer() {
+    if !handle.is_ready() {
         return not_ready(&handle);
     }
     let mut kept = handle.keep();
@@ -76,7 +76,7 @@ pub(super) async fn many(
         Ok(ids) => ids,
         Err(refused) => return refused,
     };
-    if !handle.can_answer() {
+    if !handle.is_ready() {
         return not_ready(&handle);
     }
     // One generation for the complete body, and its day in the header; the last one if live IDs met

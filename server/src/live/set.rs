@@ -301,6 +301,12 @@ impl LiveSet {
         let _ = self.shipping.set(status);
     }
 
+    /// Whether there is such a filter for certain: this process takes its IDs, or others do. The
+    /// name of one that is only followed may be wrong.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.only_follows() || self.access.get().is_some_and(|access| access.has_seen_logs())
+    }
+
     /// Whether what others added before the start has been read, or cannot be now.
     pub(crate) fn has_others_ids(&self) -> bool {
         self.access.get().is_none_or(|access| access.is_round_done())

@@ -205,16 +205,30 @@ fn whoever_waits_for_a_day_or_lost_its_own_has_no_successful_poll() {
     let is_ready = "bloomsday_filter_ready{filter=\"rt\"}";
     std::fs::create_dir_all(&backend.store).unwrap();
     std::fs::write(&config, "[filters.rt]\nlive = \"follow\"\n").unwrap();
-    let daemon = Daemon::start(&backend, &["--config", &config]);
+    let daemon = Daemon::start(&backend, &["--config", &config, "--resp", "127.0.0.1:0"]);
     daemon.until("a round fails", |daemon| daemon.reload("").0 == 502);
     assert_eq!(daemon.get("/readyz").status, 503);
     assert_eq!(daemon.metric(is_ready), 0);
     assert_eq!(daemon.status()["last_success"], serde_json::Value::Null);
+    assert_eq!(daemon.get("/v1/filters/rt/ids/a").status, 503);
+    assert!(wire_call(&daemon, "BF.EXISTS rt a").starts_with("-LOADING "));
+    // The name is not wrong when others have live IDs of it.
+    let (lead, data) = (path("lead.toml"), path("data"));
+    std::fs::write(&lead, "[filters.rt]\nlive = \"decide\"\n").unwrap();
+    let decider = Daemon::ready(&backend, &["--config", &lead, "--data-dir", &data]);
+    assert_eq!(decider.post("/v1/filters/rt/add", b"a").status, 200);
+    daemon.until("it follows", |daemon| {
+        daemon.get("/v1/filters/rt/ids/a").body.contains("\"contains\":true")
+    });
+    assert_eq!((daemon.get("/readyz").status, daemon.metric(is_ready)), (200, 1));
+    assert_eq!(wire_call(&daemon, "BF.EXISTS rt a"), ":1|");
+    decider.signal("TERM");
+    assert_eq!(decider.wait(), 0);
     drop(daemon);
 
     std::fs::write(&config, "[filters.rt]\nlive = \"decide\"\n").unwrap();
     Publisher::day(&backend, today()).users(0..5_000).publish();
-    let daemon = Daemon::ready(&backend, &["--config", &config, "--data-dir", &path("data")]);
+    let daemon = Daemon::ready(&backend, &["--config", &config, "--data-dir", &path("other")]);
     let last = daemon.status()["last_success"].clone();
     std::fs::remove_dir_all(format!("{}/rt/pointers", backend.store)).unwrap();
     let (code, said) = daemon.reload("");

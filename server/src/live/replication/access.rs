@@ -2,7 +2,7 @@
 //! the lease and of the logs of other servers. Lookups wait for nothing here.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ pub(crate) struct WriteAccess {
     began: Instant,
     /// Changes are taken before this time, in milliseconds since `began`.
     granted_until: AtomicU64,
+    has_seen_logs: AtomicBool,
     /// Whether the first round of following has ended, well or not.
     round_done: watch::Sender<bool>,
     state: Mutex<AccessState>,
@@ -107,6 +108,7 @@ impl WriteAccess {
             has_lease: has_lease && role != LiveRole::Follow,
             began: Instant::now(),
             granted_until: AtomicU64::new(0),
+            has_seen_logs: AtomicBool::new(false),
             round_done: watch::Sender::new(false),
             state: Mutex::default(),
             decided: Condvar::new(),
@@ -252,6 +254,14 @@ impl WriteAccess {
 
     pub(in crate::live) fn set_log_count(&self, logs: usize) {
         lock(&self.state).logs = logs;
+        if logs > 0 {
+            self.has_seen_logs.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether other servers have live IDs of this filter, or had some since the start.
+    pub(crate) fn has_seen_logs(&self) -> bool {
+        self.has_seen_logs.load(Ordering::Relaxed)
     }
 
     /// Whether the first round of following has ended, well or not.
