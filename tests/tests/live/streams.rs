@@ -258,6 +258,31 @@ fn ids_of_a_stream_are_added_at_least_once_and_its_place_is_kept() {
     });
 }
 
+/// Nobody else can have read what its stream dropped.
+#[test]
+fn a_standby_that_decided_all_the_time_counts_what_is_lost() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
+    let redis = Redis::start();
+    let from = format!("live_from = \"{}/0/clicks\"\n", redis.address());
+    let data = folder(&backend, "data");
+    let write = |first: u64, many: u64, kept: u64| {
+        let script = "for n = ARGV[1], ARGV[2] do redis.call('XADD', 'clicks', '*', 'id', n) end \
+                      redis.call('XTRIM', 'clicks', 'MAXLEN', ARGV[3])";
+        let [first, last, kept] = [first, first + many - 1, kept].map(|n| n.to_string());
+        redis.command(&["EVAL", script, "0", &first, &last, &kept]);
+    };
+    write(1, 100, 100);
+    let standby = serve(&backend, "standby", &from, &["--data-dir", &data]);
+    let place = backend.folder.path().join("data/live/rt.from");
+    let saved = || std::fs::read_to_string(&place).unwrap_or_default();
+    standby.until("the end is known", |_| saved().contains(":100 "));
+    // It connects again half a second later.
+    redis.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    write(101, 50, 10);
+    standby.until("it is counted", |daemon| live(daemon, "feed")["lost"] == 40);
+}
+
 #[test]
 fn ids_of_a_stream_that_are_urls_are_normalised_as_lookups_are() {
     let backend = Backend::local();

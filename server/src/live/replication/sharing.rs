@@ -84,8 +84,8 @@ impl Streams {
         if let Some(feed) = self.from {
             let TaskContext { filter, set, access, clock, .. } = context.clone();
             let file = live.folder().map(|folder| folder.join(format!("{filter}.from")));
-            let warned = Default::default();
-            let reader = FeedReader { filter, set, access, feed, file, clock, warned };
+            let (warned, turn) = Default::default();
+            let reader = FeedReader { filter, set, access, feed, file, clock, warned, turn };
             tasks.push(reader.run(stopping.clone()).boxed());
         }
         #[cfg(feature = "redis-streams")]

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::live::LiveRole;
 use crate::live::lock::lock;
 use crate::live::options::hash_of;
-use crate::live::replication::access::WriteAccess;
+use crate::live::replication::access::{LeaseEpoch, WriteAccess};
 use crate::live::set::{LiveSet, SetError};
 
 /// How many IDs are added at once: others may add in between.
@@ -46,6 +46,16 @@ pub(in crate::live) struct FeedReader {
     pub(in crate::live) file: Option<PathBuf>,
     pub(in crate::live) clock: Clock,
     pub(in crate::live) warned: Mutex<Warned>,
+    pub(in crate::live) turn: Mutex<Turn>,
+}
+
+/// Who has read the stream before.
+#[derive(Default)]
+pub(in crate::live) struct Turn {
+    /// In which epoch of the lease the last session of this process began.
+    epoch: LeaseEpoch,
+    /// Whether another server may have read since.
+    is_new: bool,
 }
 
 /// What is said once in a while.
@@ -109,9 +119,18 @@ impl FeedReader {
         self.access.check().map_err(|_| FeedError::NotDecider)
     }
 
-    /// Whether another server may have read the stream between two sessions of this one.
+    /// Notes that a session begins.
+    pub(super) fn begin_turn(&self) {
+        let (epoch, mut turn) = (self.access.epoch(), lock(&self.turn));
+        let is_same = epoch.is_some() && turn.epoch == epoch;
+        let is_new = self.access.role() == LiveRole::Standby && !is_same;
+        *turn = Turn { epoch, is_new };
+    }
+
+    /// Whether another server may have read the stream since the session before this one: a standby
+    /// that had to wait for the lease, or was just started, does not know.
     pub(super) fn may_take_over(&self) -> bool {
-        self.access.role() == LiveRole::Standby
+        lock(&self.turn).is_new
     }
 
     /// No IDs yet.

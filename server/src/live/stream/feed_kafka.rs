@@ -160,7 +160,15 @@ impl TopicReader<'_> {
                 // Where another server decides, that one has read them.
                 Some(_) if self.reader.check().is_err() => continue,
                 // One that decided in between may have read them.
-                Some(at) if at < first && self.reader.may_take_over() => first,
+                Some(at) if at < first && self.reader.may_take_over() => {
+                    tracing::info!(
+                        %filter,
+                        "topic {topic}, partition {partition}: {} messages are gone; another server may \
+                         have read them",
+                        first - at
+                    );
+                    first
+                }
                 Some(at) if at < first => {
                     let lost = first - at;
                     self.reader.access.count_lost(u64::try_from(lost).unwrap_or(0));

@@ -51,6 +51,7 @@ impl FeedReader {
         at: &mut Option<String>,
         backoff: &mut Backoff,
     ) -> Result<(), FeedError> {
+        self.begin_turn();
         match self.feed.0 {
             #[cfg(feature = "redis-streams")]
             Feed::Redis(ref stream) => feed_redis::session(self, stream, at, backoff).await,
