@@ -220,9 +220,14 @@ fn local_path(address: &str) -> Result<Option<PathBuf>, Error> {
     }
     if !address.contains("://") {
         // What is left of a URL that somebody took for a path.
-        let scheme = address.split_once(":/").map_or("", |(scheme, _)| scheme);
-        if scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Err(wrong(address, "a URL has two slashes after the colon"));
+        if let Some((scheme, rest)) = address.split_once(':')
+            && (rest.is_empty() || rest.starts_with('/'))
+            && scheme.len() > 1
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+        {
+            // The rest of it may be a password.
+            let why = "a URL has two slashes after the colon; a folder of this name is ./NAME";
+            return Err(wrong(&format!("{scheme}:{}", &rest[..rest.len().min(1)]), why));
         }
         return Ok(Some(PathBuf::from(address)));
     }
@@ -354,10 +359,27 @@ fn wrong(address: &str, why: impl ToString) -> Error {
     Error::StoreUrl { url, why }
 }
 
-#[cfg(all(test, feature = "hdfs"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_a_path_makes_of_a_url_is_no_folder_and_shows_no_password() {
+        for url in ["s3:/ads/prod", "s3:", "abfs+x:/c", "https:/u:secret@h/x"] {
+            let error = open_objects(url).map(|_| ()).unwrap_err().to_string();
+            let scheme = url.split_once(':').unwrap().0;
+            assert!(
+                error.contains(&format!("`{scheme}:")) && error.contains("two slashes"),
+                "{error}"
+            );
+            assert!(!error.contains("secret") && error.contains("./NAME"), "{error}");
+        }
+        for path in ["c:/blobs", "./s3:/ads", "a:b"] {
+            assert!(local_path(path).unwrap().is_some(), "{path}");
+        }
+    }
+
+    #[cfg(feature = "hdfs")]
     #[tokio::test]
     async fn an_address_on_hdfs_is_read_and_a_namenode_that_is_not_there_is_an_error() {
         let location = open_objects("hdfs://nobody:secret@127.0.0.1:1/ads/prod%20one/").unwrap();
