@@ -26,6 +26,26 @@ impl Head {
     /// # Errors
     /// Why it is none.
     pub fn parse(bytes: &[u8]) -> Result<Head, String> {
-        serde_json::from_slice(bytes).map_err(|e| e.to_string())
+        let head: Head = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        match head.seq {
+            // No frame could follow it, and nobody would ever know that it is there.
+            u64::MAX => Err("`seq` is the largest number there is".into()),
+            _ => Ok(head),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_as_it_was_written_and_one_without_a_next_frame_is_refused() {
+        let head = |seq| Head { server: "vm".into(), seq, through: Timestamp::UNIX_EPOCH };
+        for seq in [0, 7, u64::MAX - 1] {
+            assert_eq!(Head::parse(&head(seq).to_bytes()).unwrap(), head(seq));
+        }
+        let why = Head::parse(&head(u64::MAX).to_bytes()).unwrap_err();
+        assert!(why.contains("`seq`"), "{why}");
     }
 }
