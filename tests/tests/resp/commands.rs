@@ -401,6 +401,7 @@ fn a_union_keeps_to_the_capacity_of_a_filter_that_does_not_grow() {
             ("BF.RESERVE small 0.01 2 NONSCALING", "+OK|"),
             ("BF.MADD large a b c", "*3|:1|:1|:1|"),
             ("BLOOM.UNION small large", "-ERR non scaling filter is full|"),
+            ("BLOOM.UNION both small large", ":3|"),
             ("BF.CARD small", ":2|"),
         ],
     );

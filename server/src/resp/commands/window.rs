@@ -176,6 +176,10 @@ fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
     let mut options =
         sources.first().map_or_else(|| Options::of(Kind::Any), |set| set.options().clone());
     options.is_over_day = false;
+    if options.expansion == 0 {
+        // What is made here takes them all.
+        options.expansion = Options::of(options.kind).expansion;
+    }
     let mut add = |entries: &BTreeMap<u64, Vec<u64>>| {
         let made = |session: &mut Session| {
             let set = session.find_or_make(request[1], Kind::Any, || options.clone())?;
