@@ -198,6 +198,47 @@ fn a_successor_decides_when_it_has_read_the_engine_to_its_end() {
     });
 }
 
+/// What a decider deleted just before it was killed comes after what its successor added, and the
+/// store has that later still.
+#[test]
+fn an_old_deletion_hides_no_id_that_only_the_engine_has_yet() {
+    let mut backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
+    let redis = Redis::start();
+    let lease = "live_lease = \"6s\"\n";
+    let keys = format!("live_engine = \"{}\"\n{lease}", redis.address());
+    let day = no_segments(&backend);
+    let first = folder(&backend, "first");
+    let decider = serve(&backend, "decide", lease, &["--data-dir", &first]);
+    let mut absent = (100_000..).map(user).filter(|id| !decider.contains(id));
+    let [again, kept, gone] = std::array::from_fn(|_| [absent.next().unwrap()]);
+    drop(absent);
+    assert_eq!(
+        wire(&decider).call(&format!("SADD rt {} {} {}", again[0], kept[0], gone[0])),
+        ":3|"
+    );
+    assert_eq!(wire(&decider).call(&format!("SREM rt {} {}", again[0], gone[0])), ":2|");
+    decider.signal("KILL");
+    decider.wait();
+    std::fs::remove_file(&day).unwrap();
+
+    let follower = serve(&backend, "follow", &keys, &[]);
+    let ships = folder(&backend, "it-ships");
+    let pause = [("BLOOMSDAY_PAUSE_AT", "shipping"), ("BLOOMSDAY_PAUSE_UNTIL", &ships)];
+    backend.env.extend(pause.map(|(name, value)| (name, value.to_owned())));
+    let successor = serve(&backend, "standby", &keys, &["--data-dir", &folder(&backend, "second")]);
+    backend.env.truncate(backend.env.len() - 2);
+    successor.until("it decides", |daemon| live(daemon, "decides") == true);
+    assert_eq!(wire(&successor).call(&format!("SADD rt {}", again[0])), ":1|");
+    follower.until("the engine has told it", |daemon| hits(daemon, &again) == 1);
+
+    let _first = serve(&backend, "standby", lease, &["--data-dir", &first]);
+    follower.until("it has read the old log", |daemon| hits(daemon, &kept) == 1);
+    std::fs::write(&ships, "").unwrap();
+    follower.until("the others are deleted", |daemon| hits(daemon, &gone) == 0);
+    assert_eq!(hits(&follower, &again), 1, "it was added after the deletion");
+}
+
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

@@ -34,7 +34,7 @@ use super::store_call::{CallError, in_time};
 use super::task_context::TaskContext;
 use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
-use crate::live::set::{LiveSet, SetError};
+use crate::live::set::{LateDeletions, LiveSet, SetError};
 use crate::live::stream::{Entry, FromEngine};
 
 /// How often the heads are read.
@@ -45,9 +45,6 @@ const LIST_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// The most gaps of a filter that are remembered; with more, a log is not read on.
 const MAX_GAPS: usize = 64;
-/// How many late deletions are collected before they are settled: at the end of a round, if there
-/// are fewer.
-const MAX_LATE_DELETIONS: usize = 1 << 20;
 /// How long IDs that came only by the engine are kept from being dropped, after their server last
 /// wrote to the store. The engine does not keep them longer, either.
 const MAX_AHEAD: Duration = Duration::from_secs(10 * 60);
@@ -78,11 +75,16 @@ pub(in crate::live) struct LogFollower {
     logs: BTreeMap<u64, RemoteLog>,
     /// By log, what came by an engine and is not in the store yet.
     ahead: BTreeMap<u64, Ahead>,
+    /// Late deletions that wait until the store has that.
+    late: Option<LateBatch>,
     list_due: Instant,
     /// The epoch of the last round, and since when it is known.
     epoch: (LeaseEpoch, Instant),
     /// Whether logs were read from the beginning, so that the day's filter may have what came.
     is_absorb_due: bool,
+    /// Whether logs are read from the beginning a second time: what they deleted may have been seen
+    /// again in another one, which is here.
+    is_reread: bool,
 }
 
 /// Frames that came by an engine before they were in the store.
@@ -93,6 +95,14 @@ struct Ahead {
     from_ms: u64,
     /// When the last one came, or the store had more of the log.
     moved: Instant,
+}
+
+/// Late deletions, and where the sightings after them may be.
+struct LateBatch {
+    deletions: LateDeletions,
+    /// By log, the number of the last frame that had come by an engine then. Whose IDs these have,
+    /// only the store can tell.
+    ahead: BTreeMap<u64, u64>,
 }
 
 /// One log.
@@ -169,9 +179,11 @@ impl LogFollower {
             out_of_order: Vec::new(),
             logs,
             ahead: BTreeMap::new(),
+            late: None,
             list_due,
             epoch: (None, Instant::now()),
             is_absorb_due: true,
+            is_reread: false,
         }
     }
 
@@ -246,6 +258,7 @@ impl LogFollower {
             self.logs.clear();
             self.list_due = Instant::now();
             self.is_absorb_due = true;
+            self.is_reread = true;
         }
         if self.list_due <= Instant::now() {
             self.list_logs().await?;
@@ -272,7 +285,10 @@ impl LogFollower {
         match (failed, gap) {
             (Some(error), _) => Err(error),
             (None, Some(gap)) => Err(FollowError::Incomplete(gap.why.clone())),
-            (None, None) => Ok(self.through_ms()),
+            (None, None) => {
+                self.is_reread = false;
+                Ok(self.through_ms())
+            }
         }
     }
 
@@ -459,7 +475,7 @@ impl LogFollower {
     /// Applies a segment's frames from a number on. Returns the number and the time of the last
     /// one.
     async fn apply(
-        &self,
+        &mut self,
         key: &SegmentKey,
         bytes: &[u8],
         from: u64,
@@ -469,7 +485,7 @@ impl LogFollower {
         let (header, frames) = frames.map_err(|bad| damaged(key, &bad))?;
         let others = self.logs.iter().filter(|(node, _)| **node != key.node);
         let newest = others.map(|(_, log)| log.newest_ms).max().unwrap_or(0);
-        let now = self.clock.now_ms();
+        let (now, is_late) = (self.clock.now_ms(), is_late || self.is_reread);
         let mut last = (header.first_seq, 0);
         for frame in frames.map_while(Result::ok) {
             last = (frame.seq, last.1.max(frame.ms));
@@ -478,9 +494,7 @@ impl LogFollower {
                 self.set.apply(now, &frame, is_late).map_err(refused)?;
             }
         }
-        if self.set.late_count() >= MAX_LATE_DELETIONS {
-            self.settle_late_deletions().await?;
-        }
+        self.bound_late_deletions().await?;
         self.access.count_segment();
         Ok(last)
     }

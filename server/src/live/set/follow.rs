@@ -134,14 +134,21 @@ impl LiveSet {
         })
     }
 
-    /// Hides the IDs of the late deletions that are left in `deleted`, unless one was added since.
-    /// After an error the others stay late.
-    pub(crate) fn hide_late(&self, deleted: &LateDeletions) -> Result<(), SetError> {
+    /// Ends the late deletions that are in `settled`, unless an ID was added or deleted since: hides
+    /// those that are in `hidden`, too. After an error the others stay late.
+    pub(crate) fn end_late(
+        &self,
+        settled: &LateDeletions,
+        hidden: &LateDeletions,
+    ) -> Result<(), SetError> {
         let mut state = lock(&self.state);
         let SetState { writer, deletions, late, .. } = &mut *state;
         let mut result = Ok(());
         late.retain(|hash, ms| {
-            if !deleted.contains_key(hash) {
+            if settled.get(hash) != Some(ms) {
+                return true;
+            }
+            if !hidden.contains_key(hash) {
                 return false;
             }
             if result.is_ok() {
@@ -220,19 +227,24 @@ mod tests {
             }
         };
         let add = |hash: u64| drop(set.add_each(now, &[hash], |_, _| ()).0);
-        let [before, since, never] = [1, 2, 3].map(mix64);
-        apply(now - 20_000, Op::Add, &[since, never]);
+        let [before, since, never, unknown] = [1, 2, 3, 4].map(mix64);
+        apply(now - 20_000, Op::Add, &[since, never, unknown]);
         add(before);
         apply(now - 10_000, Op::Delete, &[before, since, never]);
-        let mut late = set.late_deletions();
+        let all = set.late_deletions();
+        let mut late = all.clone();
         assert_eq!(late.len(), 3);
+        apply(now - 5_000, Op::Delete, &[unknown]);
         let logged = set.log().unwrap().last_seq();
         add(since);
         assert!(set.log().unwrap().last_seq() > logged, "other servers would not read this add");
         set.drop_added_later(&mut late).unwrap();
-        set.hide_late(&late).unwrap();
+        set.end_late(&all, &late).unwrap();
         let seen = [before, since, never].map(|hash| set.table.state_of(hash));
         assert_eq!(seen, [LiveState::Alive, LiveState::Alive, LiveState::Hidden]);
+        // One that came after they were looked up waits for the next time.
+        assert_eq!(set.late_deletions().into_keys().collect::<Vec<_>>(), [unknown]);
+        assert_eq!(set.table.state_of(unknown), LiveState::Alive);
     }
 
     #[test]
@@ -245,7 +257,7 @@ mod tests {
         let hashes: Vec<u64> = (0..20_000).map(mix64).collect();
         let late: LateDeletions = hashes.iter().map(|hash| (*hash, live.now())).collect();
         lock(&set.state).late = late.clone();
-        assert!(matches!(set.hide_late(&late), Err(SetError::Memory)));
+        assert!(matches!(set.end_late(&late, &late), Err(SetError::Memory)));
         let left = set.late_deletions();
         let hidden = |hash: &u64| set.table.state_of(*hash) == LiveState::Hidden;
         assert!(!left.is_empty() && left.len() < late.len(), "{} are left", left.len());

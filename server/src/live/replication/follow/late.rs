@@ -7,31 +7,66 @@ use bloomsday_common::day::Day;
 use bloomsday_common::live::segment::{Frames, Op};
 use futures::StreamExt;
 
-use super::{FollowError, LogFollower, not_fetched, refused};
+use super::{FollowError, LateBatch, LogFollower, not_fetched, refused};
 use crate::live::replication::segment_fetch::fetch_all;
 use crate::live::replication::store_call::in_time;
 use crate::live::set::{LateDeletions, drop_if_later};
 
+/// How many late deletions are collected before they are settled: at the end of a round, if there
+/// are fewer.
+const MAX_LATE_DELETIONS: usize = 1 << 20;
 /// How many segments are fetched at the same time: few, since the reading of a log may hold its
 /// own.
 const MAX_CONCURRENT_FETCHES: usize = 2;
 
 impl LogFollower {
-    /// Hides the IDs of late deletions, but for those that a server saw again. After an error they
-    /// stay late.
+    /// Hides the IDs of late deletions, but for those that a server saw again. They stay late after
+    /// an error, and until the store has what came by an engine before them.
     ///
     /// Cost: if there are any, a pass over the segments from the day of the oldest one on, and over
     /// the own log.
-    pub(super) async fn settle_late_deletions(&self) -> Result<(), FollowError> {
-        let mut late = self.set.late_deletions();
-        let Some(oldest) = late.values().min().copied() else { return Ok(()) };
-        self.drop_seen_later(Day::at_unix_ms(oldest), &mut late).await?;
+    pub(super) async fn settle_late_deletions(&mut self) -> Result<(), FollowError> {
+        let batch = self.late.take().unwrap_or_else(|| LateBatch {
+            deletions: self.set.late_deletions(),
+            ahead: self.ahead.iter().map(|(node, ahead)| (*node, ahead.last)).collect(),
+        });
+        let Some(oldest) = batch.deletions.values().min().copied() else { return Ok(()) };
+        if !batch.ahead.iter().all(|(node, last)| self.is_stored(*node, *last)) {
+            self.late = Some(batch);
+            return Ok(());
+        }
+        let mut left = batch.deletions.clone();
+        self.drop_seen_later(Day::at_unix_ms(oldest), &mut left).await?;
         let set = self.set.clone();
         // The own log has what is not in the store yet.
-        let own = move || set.drop_added_later(&mut late).map(|()| late);
-        let late = tokio::task::spawn_blocking(own).await;
-        let late = late.unwrap_or_else(|_| Err("a panic".into()));
-        self.set.hide_late(&late.map_err(FollowError::OwnLog)?).map_err(refused)
+        let own = move || set.drop_added_later(&mut left).map(|()| left);
+        let left = tokio::task::spawn_blocking(own).await;
+        let left = left.unwrap_or_else(|_| Err("a panic".into()));
+        let left = left.map_err(FollowError::OwnLog)?;
+        self.set.end_late(&batch.deletions, &left).map_err(refused)
+    }
+
+    /// Settles late deletions when there are many.
+    ///
+    /// # Errors
+    /// Also when they have to wait: the log is read on when they need not.
+    pub(super) async fn bound_late_deletions(&mut self) -> Result<(), FollowError> {
+        while self.set.late_count() >= MAX_LATE_DELETIONS {
+            self.settle_late_deletions().await?;
+            if self.late.is_some() {
+                return Err(FollowError::Incomplete(format!(
+                    "{} deletions wait until the store has what came by the engine",
+                    self.set.late_count()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the store has this frame of a log, or nobody knows when it will.
+    fn is_stored(&self, node: u64, seq: u64) -> bool {
+        let head = self.logs.get(&node).and_then(|log| log.head.as_ref());
+        !self.ahead.contains_key(&node) || head.is_some_and(|head| head.seq >= seq)
     }
 
     /// Drops the deletions after which another server saw the ID again, as far as the store knows.
