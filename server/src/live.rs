@@ -57,8 +57,8 @@ pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options, hash_of};
 pub use self::replication::role::LiveRole;
 pub(crate) use self::replication::sharing::{SharedSet, Sharing};
 pub(crate) use self::replication::ship::Shipper;
+use self::set::{Before, End};
 pub(crate) use self::set::{DayFilter, LiveSet, SetError};
-use self::set::{Deletions, End};
 pub use self::status::{LiveStatus, ShareStatus};
 pub use self::stream::feed_status::FeedStatus;
 pub use self::stream::{EngineUrl, FeedUrl};
@@ -335,7 +335,7 @@ impl Live {
         if let Some(log) = &log {
             log.append_record(now, Op::Reserve, &options.record(key));
         }
-        let before = (0, Deletions::default());
+        let before = Before::default();
         let set = LiveSet::new(key.clone(), options, writer, near, log, None, before);
         let set = Arc::new(set);
         sets.insert(key.clone(), set.clone());

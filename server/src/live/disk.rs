@@ -66,7 +66,7 @@ impl Disk {
         let (syncer, next_folder) =
             (Syncer::start(is_prompt).map_err(system)?, AtomicU32::new(next));
         for (key, (path, mut replayed)) in found {
-            warn_if_clock_is_behind(path, replayed.last_ms, opened_ms);
+            warn_if_clock_is_behind(path, replayed.before.last_ms, opened_ms);
             replayed.writer.tick(opened_ms);
             let node = replayed.node.unwrap_or_else(new_node);
             let step = replayed.options.window.step_at(opened_ms);
@@ -76,8 +76,7 @@ impl Disk {
             let log = Log::new(path.clone(), lock.clone(), identity, next_seq, syncer.clone());
             let (options, writer, near) = (replayed.options, replayed.writer, replayed.near);
             let log = Some(Arc::new(log));
-            let before = (replayed.last_ms, replayed.deletions);
-            let ends = replayed.expires_at;
+            let (ends, before) = (replayed.expires_at, replayed.before);
             let set = LiveSet::new(key.clone(), options, writer, near, log, ends, before);
             sets.insert(key, Arc::new(set));
         }

@@ -123,6 +123,16 @@ pub(crate) struct LiveSet {
     domains: Option<Mutex<Domains>>,
 }
 
+/// What happened to a set before this start.
+#[derive(Default)]
+pub(super) struct Before {
+    /// The time of the last change.
+    pub(super) last_ms: u64,
+    pub(super) deletions: Deletions,
+    /// How many IDs were deleted.
+    pub(super) deleted: u64,
+}
+
 struct SetState {
     writer: Writer,
     log: Option<Arc<Log>>,
@@ -146,11 +156,12 @@ impl LiveSet {
         near: Option<Near>,
         log: Option<Arc<Log>>,
         expires_at: Option<u64>,
-        (last_ms, deletions): (u64, Deletions),
+        before: Before,
     ) -> LiveSet {
         let table = writer.table().clone();
         let domains = (options.ids == IdForm::Url).then(Mutex::default);
-        let (is_dropped, deleted, changed) = (false, 0, Vec::new());
+        let Before { last_ms, deletions, deleted } = before;
+        let (is_dropped, changed) = (false, Vec::new());
         LiveSet {
             key,
             options,

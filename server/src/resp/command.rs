@@ -21,6 +21,8 @@ pub(crate) struct Command {
     keys: KeySpec,
     pub(crate) run: Run,
     pub(crate) is_write: bool,
+    /// Whether it only takes away, and so works when the memory is full.
+    frees: bool,
     pub(crate) needs_no_auth: bool,
     /// Whether it runs at once in a transaction.
     pub(crate) is_immediate: bool,
@@ -40,12 +42,28 @@ struct KeySpec {
 impl Command {
     pub(super) const fn read(name: &'static str, arity: i32, run: Run) -> Command {
         let keys = KeySpec { first: 1, last: 1, step: 1 };
-        let (is_write, needs_no_auth, is_immediate) = (false, false, false);
-        Command { name, arity, keys, run, is_write, needs_no_auth, is_immediate, subcommands: &[] }
+        let (is_write, frees, needs_no_auth, is_immediate) = (false, false, false, false);
+        let subcommands = &[];
+        Command {
+            name,
+            arity,
+            keys,
+            run,
+            is_write,
+            frees,
+            needs_no_auth,
+            is_immediate,
+            subcommands,
+        }
     }
 
     pub(super) const fn write(name: &'static str, arity: i32, run: Run) -> Command {
         Command { is_write: true, ..Command::read(name, arity, run) }
+    }
+
+    /// Takes away, and adds nothing.
+    pub(super) const fn frees(self) -> Command {
+        Command { frees: true, ..self }
     }
 
     /// Of a connection or the server, without keys.
@@ -113,6 +131,7 @@ impl Command {
         reply.text(self.name);
         reply.integer(i64::from(self.arity));
         let flags: &[&str] = match (self.is_write, self.keys.first) {
+            (true, _) if self.frees => &["write", "fast"],
             (true, _) => &["write", "denyoom", "fast"],
             (false, 0) => &["loading", "stale", "fast"],
             (false, _) => &["readonly", "fast"],

@@ -177,6 +177,7 @@ fn enqueue(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) -> Resul
     }
     transaction.bytes += bytes;
     transaction.requests.push(request.iter().map(|argument| argument.to_vec()).collect());
+    session.known.info().queued = Some(transaction.requests.len());
     out.extend_from_slice(b"+QUEUED\r\n");
     Ok(())
 }
@@ -271,6 +272,7 @@ fn multi(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<()
         return Ok(());
     }
     session.transaction = Some(Transaction::default());
+    session.publish();
     reply.ok();
     Ok(())
 }
@@ -278,6 +280,7 @@ fn multi(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<()
 fn exec(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let transaction = session.transaction.take().ok_or("ERR EXEC without MULTI")?;
     if transaction.is_wrong {
+        session.publish();
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
     reply.array(transaction.requests.len());
@@ -296,11 +299,13 @@ fn exec(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(),
     }
     session.spans.truncate(spans);
     session.is_executing = false;
+    session.publish();
     Ok(())
 }
 
 fn discard(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     session.transaction.take().ok_or("ERR DISCARD without MULTI")?;
+    session.publish();
     reply.ok();
     Ok(())
 }
@@ -316,7 +321,8 @@ fn unknown(request: &[&[u8]]) -> Fault {
         if arguments.len() >= MAX_QUOTED_BYTES {
             break;
         }
-        arguments += &format!("'{}' ", quote(argument));
+        let left = MAX_QUOTED_BYTES - arguments.len();
+        arguments += &format!("'{}' ", quote(&argument[..argument.len().min(left)]));
     }
     let name = quote(request[0]);
     format!("ERR unknown command '{name}', with args beginning with: {arguments}").into()

@@ -122,10 +122,20 @@ fn filters_answer_in_version_3() {
 fn errors_are_worded_as_clients_expect_them() {
     let daemon = LiveDaemon::start(&[]);
     let long = "x".repeat(1_025);
+    // With its quotes and the space, the first one takes 103 of 128 bytes.
+    let (one, rest) = ("x".repeat(100), "x".repeat(25));
+    let unknown =
+        format!("-ERR unknown command 'FOO', with args beginning with: '{one}' '{rest}' |");
     converse(
         &daemon,
         &[
             ("FOO a b", "-ERR unknown command 'FOO', with args beginning with: 'a' 'b' |"),
+            (&format!("FOO {0} {0} a", "x".repeat(100)), &unknown),
+            (
+                "CONFIG SET maxmemory 1 MAXMEMORY 2",
+                "-ERR CONFIG SET failed (possibly related to argument 'MAXMEMORY') - duplicate parameter|",
+            ),
+            ("FUNCTION FLUSH x", "-ERR FUNCTION FLUSH only supports SYNC|ASYNC option|"),
             ("BF.ADD k", "-ERR wrong number of arguments for 'bf.add' command|"),
             ("BF.RESERVE k x 10", "-ERR bad error rate|"),
             ("BF.RESERVE k 1 10", "-ERR error rate must be in the range (0.000000, 1.000000)|"),
@@ -328,6 +338,8 @@ fn a_restart_keeps_filters_options_windows_and_ends() {
                 ("BF.MADD bf a b", "*2|:1|:1|"),
                 ("CF.ADD cf a", ":1|"),
                 ("CF.ADD cf a", ":1|"),
+                ("CF.ADD cf a", ":1|"),
+                ("CF.DEL cf a", ":1|"),
                 ("SADD s 1 2 3", ":3|"),
                 ("SREM s 2", ":1|"),
                 ("SADD gone 1", ":1|"),
@@ -359,6 +371,8 @@ fn a_restart_keeps_filters_options_windows_and_ends() {
                 ("SADD w x", ":0|"),
             ],
         );
+        let debug = daemon.connect().call("CF.DEBUG cf");
+        assert!(debug.contains(" items:2 deletes:1 "), "{debug}");
         // A second process on the same folder would write over the first.
         let folder_name = folder.path().to_str().unwrap();
         assert!(LiveDaemon::try_start(&["--data-dir", folder_name]).is_none());

@@ -244,8 +244,26 @@ fn a_client_sees_the_others_and_ends_them() {
     assert!(one.contains(" qbuf=0 "), "{one}");
     assert!(a.call("CLIENT REPLY OFF").starts_with("-ERR CLIENT REPLY OFF and SKIP are not"));
     assert!(a.call("CLIENT TRACKING ON").starts_with("-ERR CLIENT TRACKING ON is not supported"));
+    for (line, reply) in [
+        ("CLIENT TRACKING ON foo", "-ERR syntax error|"),
+        ("CLIENT TRACKING ON BCAST PREFIX", "-ERR syntax error|"),
+        ("CLIENT TRACKING OFF OPTOUT", "+OK|"),
+    ] {
+        assert_eq!(a.call(line), reply, "{line}");
+    }
+    b.call("MULTI");
+    b.call("PING");
+    let one = a.call(&format!("CLIENT LIST ID {id}"));
+    assert!(one.contains(" flags=x ") && one.contains(" multi=1 "), "{one}");
+    b.call("EXEC");
+    let one = a.call(&format!("CLIENT LIST ID {id}"));
+    assert!(one.contains(" flags=N ") && one.contains(" multi=-1 "), "{one}");
     let long = format!("CLIENT SETNAME {}", "x".repeat(257));
     assert_eq!(a.call(&long), "-ERR Client names have at most 256 bytes|");
+    for (command, flags) in [("sadd", "*3|+write|+denyoom|+fast|"), ("del", "*2|+write|+fast|")] {
+        let described = a.call(&format!("COMMAND INFO {command}"));
+        assert!(described.contains(flags), "{described}");
+    }
     let described = a.call("COMMAND INFO client|id client|foo foo|id");
     assert!(described.starts_with("*3|*10|$9|client|id|") && described.ends_with("|$-1|$-1|"));
     for (line, reply) in [

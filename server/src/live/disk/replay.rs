@@ -20,7 +20,7 @@ use crate::live::memory::budget::Budget;
 use crate::live::memory::near::Near;
 use crate::live::memory::writer::{AddError, Writer};
 use crate::live::options::{Key, Kind, Options};
-use crate::live::set::Deletions;
+use crate::live::set::Before;
 
 /// The longest segment that is read: many times what is written.
 const MAX_SEGMENT_BYTES: u64 = 1 << 30;
@@ -42,9 +42,7 @@ pub(in crate::live) struct Replayed {
     pub(in crate::live) epoch: u32,
     /// The number of the log, if its segments have one.
     pub(in crate::live) node: Option<u64>,
-    /// The time of the last change.
-    pub(in crate::live) last_ms: u64,
-    pub(in crate::live) deletions: Deletions,
+    pub(in crate::live) before: Before,
 }
 
 /// Reads the log in a folder. `None` when it has no set: it was dropped, or never began.
@@ -300,9 +298,9 @@ impl Replaying {
         }
         let set = self.set.as_mut();
         let set = set.ok_or(ReplayError::Corrupt("it does not begin with a record of options"))?;
-        set.last_ms = frame.ms.max(set.last_ms);
+        set.before.last_ms = frame.ms.max(set.before.last_ms);
         if set.options.is_over_day {
-            set.deletions.note(frame.op, frame.ms, frame.hashes());
+            set.before.deletions.note(frame.op, frame.ms, frame.hashes());
         }
         match frame.op {
             Op::Add => set.add(frame)?,
@@ -310,7 +308,9 @@ impl Replaying {
                 set.writer.tick(frame.ms);
                 for hash in frame.hashes() {
                     let forgotten = set.writer.forget(hash, set.options.is_over_day);
-                    forgotten.map_err(|_| ReplayError::Memory)?;
+                    let forgotten = forgotten.map_err(|_| ReplayError::Memory)?;
+                    // Of the IDs that a day has, the log does not say how many were hits.
+                    set.before.deleted += u64::from(forgotten && !set.options.is_over_day);
                 }
             }
             Op::Expire => {
@@ -360,8 +360,7 @@ impl Replaying {
             next_seq,
             epoch,
             node: None,
-            last_ms: frame.ms,
-            deletions: Deletions::default(),
+            before: Before { last_ms: frame.ms, ..Before::default() },
         });
         Ok(())
     }

@@ -248,17 +248,23 @@ fn unpause(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fa
 
 /// Nobody is notified of changes: a client that took OK for an answer would keep what is outdated.
 fn tracking(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    match request[2..] {
-        [word] if is(word, "OFF") => {
-            reply.ok();
-            Ok(())
+    let mut words = request[3..].iter();
+    while let Some(word) = words.next() {
+        let with_value = is(word, "REDIRECT") || is(word, "PREFIX");
+        let is_option = ["BCAST", "OPTIN", "OPTOUT", "NOLOOP"].iter().any(|name| is(word, name));
+        if !(is_option || with_value && words.next().is_some()) {
+            return Err(SYNTAX);
         }
-        [word, ..] if is(word, "ON") => {
-            Err("ERR CLIENT TRACKING ON is not supported: clients are not notified of changes"
-                .into())
-        }
-        _ => Err(SYNTAX),
     }
+    if is(request[2], "ON") {
+        let why = "ERR CLIENT TRACKING ON is not supported: clients are not notified of changes";
+        return Err(why.into());
+    }
+    if !is(request[2], "OFF") {
+        return Err(SYNTAX);
+    }
+    reply.ok();
+    Ok(())
 }
 
 fn caching(_: &mut Session, _: &[&[u8]], _: &mut Reply<'_>) -> Result<(), Fault> {
@@ -292,7 +298,7 @@ fn description(session: &Session, known: &ClientEntry, command: &str, request: &
     let info = known.info();
     let asks = known.id == session.known.id;
     format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 \
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
          multi={} watch=0 qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
          tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
         known.id,
@@ -301,6 +307,7 @@ fn description(session: &Session, known: &ClientEntry, command: &str, request: &
         text(&info.name),
         known.age(),
         known.idle(),
+        if info.queued.is_some() { "x" } else { "N" },
         info.database,
         info.queued.map_or(-1, |queued| queued as i64),
         if asks { encoded_len(request) } else { 0 },

@@ -16,9 +16,9 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::read("cf.exists", 3, exists),
     Command::read("cf.mexists", -3, mexists),
     Command::read("cf.count", 3, count),
-    Command::write("cf.del", 3, del),
+    Command::write("cf.del", 3, del).frees(),
     Command::read("cf.info", 2, info),
-    Command::write("cf.compact", 2, compact),
+    Command::write("cf.compact", 2, compact).frees(),
     Command::read("cf.debug", 2, debug),
 ];
 

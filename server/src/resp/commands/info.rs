@@ -49,7 +49,12 @@ const MODULE: &[Command] = &[
 
 /// There are no functions: programs that clear a server before they use it may say so.
 const FUNCTION: &[Command] = &[
-    Command::plain("function|flush", -2, |_, _, reply| {
+    Command::plain("function|flush", -2, |_, request, reply| {
+        match request[2..] {
+            [] => {}
+            [how] if is(how, "SYNC") || is(how, "ASYNC") => {}
+            _ => return Err("ERR FUNCTION FLUSH only supports SYNC|ASYNC option".into()),
+        }
         reply.ok();
         Ok(())
     }),
@@ -217,11 +222,13 @@ fn config_set(session: &mut Session, request: &[&[u8]], _: &mut Reply<'_>) -> Re
         let why = format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
         return Err(why.into());
     }
-    let name = quote(pairs[0][0]);
-    Err(format!(
-        "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
-    )
-    .into())
+    let is_double =
+        |i: usize| pairs[..i].iter().any(|[name, _]| name.eq_ignore_ascii_case(pairs[i][0]));
+    let (name, why) = match (0..pairs.len()).find(|i| is_double(*i)) {
+        Some(i) => (quote(pairs[i][0]), "duplicate parameter"),
+        None => (quote(pairs[0][0]), "can't set immutable config"),
+    };
+    Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}").into())
 }
 
 fn resetstat(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -9,7 +9,7 @@ use crate::live::{Added, Kind, Options};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("sadd", -3, sadd),
-    Command::write("srem", -3, srem),
+    Command::write("srem", -3, srem).frees(),
     Command::read("sismember", 3, sismember),
     Command::read("smismember", -3, smismember),
     Command::read("scard", 2, scard),
