@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::HistoryEvent;
+use bloomsday_common::store::WholeHistory;
 use clap::Args;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, or_dash, print, table, thousands};
+use crate::output::{Output, complain, or_dash, print, table, thousands};
 
 /// Show the newest 1,000 events of a filter, newest first.
 ///
@@ -23,8 +24,11 @@ impl History {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
         store.check_pointers(&self.filter).await?;
-        let events = store.history(&self.filter).await?;
-        if events.is_empty() {
+        let WholeHistory { events, unreadable } = store.whole_history(&self.filter).await?;
+        for (key, why) in &unreadable {
+            complain("warning", &format!("{key} cannot be read and is left out: {why}"));
+        }
+        if events.is_empty() && unreadable.is_empty() {
             let (filter, store) = (&self.filter, store.name());
             return Err(Error::NotFound(format!("`{filter}` has no history in {store}")));
         }

@@ -13,6 +13,15 @@ const MAX_HISTORY: usize = 1000;
 /// How many records are read at the same time.
 const MAX_CONCURRENT_READS: usize = 16;
 
+/// The newest records of a history, newest first.
+#[derive(Debug, Default)]
+pub struct WholeHistory {
+    /// Those that can be read.
+    pub events: Vec<HistoryEvent>,
+    /// The keys of the others, and what is wrong with them.
+    pub unreadable: Vec<(String, String)>,
+}
+
 impl Store {
     /// Writes a history record. Writing the same event again, with its outcome, replaces it.
     ///
@@ -38,6 +47,14 @@ impl Store {
         self.recent_history(filter, MAX_HISTORY).await
     }
 
+    /// As [`Store::history`], with what cannot be read.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn whole_history(&self, filter: &FilterName) -> Result<WholeHistory, Error> {
+        self.read_history(filter, MAX_HISTORY).await
+    }
+
     /// As [`Store::history`], but at most `max` records.
     ///
     /// # Errors
@@ -47,12 +64,16 @@ impl Store {
         filter: &FilterName,
         max: usize,
     ) -> Result<Vec<HistoryEvent>, Error> {
+        Ok(self.read_history(filter, max).await?.events)
+    }
+
+    async fn read_history(&self, filter: &FilterName, max: usize) -> Result<WholeHistory, Error> {
         let folder = key::histories(filter);
         let mut names = self.objects.names(&folder).await?;
         names.retain(|name| name.ends_with(".json"));
         names.sort_unstable_by(|a, b| b.cmp(a));
         names.truncate(max.min(MAX_HISTORY));
-        let records = futures::stream::iter(names)
+        let mut records = futures::stream::iter(names)
             .map(|name| {
                 let key = format!("{folder}/{name}");
                 async move {
@@ -64,11 +85,19 @@ impl Store {
                             let gone = object_store::Error::Generic { store: "record", source };
                             Err(self.objects.error("read", &key, gone))
                         }
-                        state => Ok(state.found().cloned()),
+                        state => Ok((key, state)),
                     }
                 }
             })
             .buffered(MAX_CONCURRENT_READS);
-        records.try_filter_map(|event| async move { Ok(event) }).try_collect().await
+        let mut history = WholeHistory::default();
+        while let Some((key, state)) = records.try_next().await? {
+            match state {
+                RecordState::Found(event) => history.events.push(event),
+                RecordState::Unreadable(why) => history.unreadable.push((key, why)),
+                RecordState::Absent => {}
+            }
+        }
+        Ok(history)
     }
 }

@@ -64,6 +64,9 @@ fn a_lost_history_leaves_the_gates_on_with_a_warning() {
         fs::write(file.unwrap().path(), "{").unwrap();
     }
     build(&backend, 0, 10).expect(6);
+    // Nothing is hidden from who looks for what happened.
+    let seen = backend.bloomsday(&["history", "rt"]).run().expect(0);
+    seen.complains(&["warning: rt/history/", "cannot be read and is left out"]);
     let report = build(&backend, 0, 5_100).expect(0).json();
     assert!(warnings(&report).contains("was the history deleted?"));
 }
