@@ -35,6 +35,56 @@ fn every_field_of_json_is_described() {
     }
 }
 
+/// What commands print that have no public struct.
+#[cfg(feature = "integration")]
+#[test]
+fn every_field_that_a_command_prints_is_in_its_section() {
+    use std::collections::BTreeSet;
+
+    use bloomsday_tests::backend::Backend;
+    use bloomsday_tests::input::today;
+    use bloomsday_tests::publisher::Publisher;
+    use serde_json::Value;
+
+    let page = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
+    let backend = Backend::local();
+    let build = |back: u32, first: u64| {
+        let day = Publisher::days_ago(&backend, back).users(first..first + 5_000);
+        day.with(&["--deltas", "1"]).run().expect(0).json()
+    };
+    let (earlier, report) = (build(1, 0), build(0, 50));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let (day, blob) = (today().to_string(), text(&report["blob"]));
+    let deltas = std::path::Path::new(&backend.store).join("rt/deltas");
+    let delta = std::fs::read_dir(deltas).unwrap().next().unwrap().unwrap().path();
+    let delta = delta.display().to_string();
+    let commands: [(&str, &[&str]); 9] = [
+        ("status", &["status", "rt"]),
+        ("inspect", &["inspect", &blob]),
+        ("inspect", &["inspect", &delta]),
+        ("prune", &["prune", "rt", "--dry-run"]),
+        (
+            "repoint",
+            &["repoint", "rt", &day, "--to", &text(&earlier["blob"]), "--reason", "a test"],
+        ),
+        ("repoint", &["pin", "rt", "--to", &blob, "--reason", "a test"]),
+        ("status", &["status", "rt"]),
+        ("repoint", &["unpin", "rt"]),
+        ("plan", &["plan", "--ids", "1M", "--live", "1M", "--sizes-only"]),
+    ];
+    for (section, words) in commands {
+        let printed = backend.bloomsday(words).run().expect(0).json();
+        let (_, after) = page.split_once(&format!("\n## `bloomsday {section}`")).unwrap();
+        let described: BTreeSet<&str> =
+            tables(after.split("\n## ").next().unwrap()).into_iter().flatten().collect();
+        let inner = printed["pointers"].get(0).and_then(Value::as_object);
+        let fields = printed.as_object().unwrap().keys();
+        for field in fields.chain(inner.into_iter().flat_map(|inner| inner.keys())) {
+            assert!(described.contains(&**field), "`{field}` of {words:?} is not in docs/json.md");
+        }
+    }
+}
+
 /// The first column of each table.
 fn tables(page: &str) -> Vec<Vec<&str>> {
     let mut tables = vec![Vec::new()];
