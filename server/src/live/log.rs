@@ -17,6 +17,7 @@ pub(super) mod tail;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::mem;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,8 +32,11 @@ use tokio::sync::watch;
 use self::syncer::{Queued, Syncer};
 use super::lock::lock;
 
-/// A segment that is longer is closed, and another begun.
+/// A segment that is longer is closed when it is synced, and another begun.
 const SEGMENT_BYTES: u64 = 8 << 20;
+/// One that is as long takes no frame more, although whoever writes has to wait for the sync: a
+/// start reads segments as a whole.
+const MAX_OPEN_BYTES: u64 = if cfg!(test) { 16 << 20 } else { 256 << 20 };
 /// The most bytes that wait for the disk; with more, changes are refused.
 const MAX_PENDING_BYTES: usize = 64 << 20;
 /// How long an acknowledgement waits for the engine or the store.
@@ -86,7 +90,9 @@ struct Pending {
 #[derive(Default)]
 struct LogFiles {
     open: Option<OpenSegment>,
-    /// Those that are long enough, in order, until they are closed.
+    /// Those that are long enough and synced, in order, until they are closed. Nothing is written
+    /// behind a segment that is not synced: after a loss of power it could be there, and the end of
+    /// that one not.
     full: Vec<OpenSegment>,
     /// What could not be written, or was taken to be written.
     unwritten: Vec<u8>,
@@ -269,8 +275,7 @@ impl Log {
             return Err(failure.why.clone());
         }
         // Noted under the lock: later than a success of another thread, it would stay for ever.
-        let mut files = lock(&self.file);
-        self.write_to(&mut files).map_err(|error| self.fail("write", &error, false))
+        self.write_to(&mut lock(&self.file))
     }
 
     /// Whether a sync has failed.
@@ -286,13 +291,13 @@ impl Log {
         file.sync_data()
     }
 
-    fn write_to(&self, files: &mut LogFiles) -> io::Result<()> {
+    fn write_to(&self, files: &mut LogFiles) -> Result<(), Arc<str>> {
         let LogFiles { unwritten, unwritten_seqs, .. } = files;
         {
             let mut pending = lock(&self.pending);
             if unwritten.is_empty() {
                 unwritten_seqs.0 = self.written.load(Ordering::Relaxed) + 1;
-                std::mem::swap(unwritten, &mut pending.bytes);
+                mem::swap(unwritten, &mut pending.bytes);
             } else {
                 unwritten.append(&mut pending.bytes);
             }
@@ -311,7 +316,12 @@ impl Log {
         let mut begin = 0;
         let mut result = Ok(());
         while result.is_ok() && begin < files.unwritten.len() {
-            result = self.write_frames(files, begin).map(|bytes| begin += bytes);
+            let written = self.write_frames(files, begin).map(|bytes| begin += bytes);
+            result = written.map_err(|error| self.fail("write", &error, false));
+            result = result.and_then(|()| {
+                let synced = self.end_full(files);
+                synced.map_err(|error| self.fail("sync", &error, true))
+            });
         }
         files.unwritten.drain(..begin);
         files.unwritten.shrink_to(KEPT_BUFFER_BYTES);
@@ -325,7 +335,7 @@ impl Log {
     /// Writes as many of the unwritten frames that begin at this byte as the open segment takes.
     /// Returns their length.
     fn write_frames(&self, files: &mut LogFiles, begin: usize) -> io::Result<usize> {
-        let LogFiles { open, full, unwritten, unwritten_seqs } = files;
+        let LogFiles { open, unwritten, unwritten_seqs, .. } = files;
         let segment = match open {
             Some(segment) => segment,
             None => open.insert(self.create(unwritten_seqs.0)?),
@@ -335,7 +345,7 @@ impl Log {
             segment.file.set_len(segment.bytes)?;
         }
         let unwritten = &unwritten[begin..];
-        let missing = SEGMENT_BYTES.saturating_sub(segment.bytes) as usize;
+        let missing = MAX_OPEN_BYTES.saturating_sub(segment.bytes) as usize;
         let (bytes, next_seq) = if unwritten.len() <= missing {
             (unwritten.len(), unwritten_seqs.1 + 1)
         } else {
@@ -346,12 +356,20 @@ impl Log {
         crash_point("live-written");
         segment.is_torn = false;
         segment.bytes += bytes as u64;
-        if segment.bytes >= SEGMENT_BYTES {
-            full.extend(open.take());
-        }
         self.written.store(next_seq - 1, Ordering::Release);
         unwritten_seqs.0 = next_seq;
         Ok(bytes)
+    }
+
+    /// Syncs the open segment if it takes no more, and lets the next frame begin another.
+    fn end_full(&self, files: &mut LogFiles) -> io::Result<()> {
+        let Some(open) = files.open.take_if(|open| open.bytes >= MAX_OPEN_BYTES) else {
+            return Ok(());
+        };
+        open.unsynced_folders.iter().try_for_each(File::sync_all)?;
+        self.sync_data(&open.file)?;
+        files.full.push(open);
+        Ok(())
     }
 
     /// Notes a failure, or that there is none. A final one stays, whoever comes later.
@@ -380,9 +398,20 @@ impl Log {
         Ok(OpenSegment { path, file, bytes, is_torn: false, unsynced_folders })
     }
 
-    /// Closes segments that are synced and take no more frames. Those that cannot be closed now are
-    /// tried again with the next sync.
-    fn close_all(&self, full: Vec<OpenSegment>) {
+    /// Closes segments that are long enough. The next frame begins another. Those that cannot be
+    /// closed now are tried again with the next sync.
+    ///
+    /// # Errors
+    /// Those of a sync: nobody knows what is on the disk.
+    fn rotate(&self) -> io::Result<()> {
+        let mut files = lock(&self.file);
+        if let Some(open) = files.open.take_if(|open| open.bytes >= SEGMENT_BYTES) {
+            // Others may have written to it since the sync: little, so that they wait shortly.
+            self.sync_data(&open.file)?;
+            files.full.push(open);
+        }
+        let full = mem::take(&mut files.full);
+        drop(files);
         let mut left = Vec::new();
         for segment in full.into_iter().take_while(|_| !self.is_removed()) {
             if let Err(error) = close(&segment.file, &segment.path, segment.bytes) {
@@ -392,6 +421,7 @@ impl Log {
             }
         }
         lock(&self.file).full.splice(..0, left);
+        Ok(())
     }
 
     /// Refuses changes from now on: until a write succeeds, or until a restart.
@@ -450,32 +480,28 @@ impl Queued for Log {
             return true;
         }
         let mut files = lock(&self.file);
-        if let Err(error) = self.write_to(&mut files) {
-            self.fail("write", &error, false);
-            return false;
+        if self.write_to(&mut files).is_err() {
+            return self.has_failed();
         }
         let written = self.written.load(Ordering::Acquire);
-        let mut full = std::mem::take(&mut files.full);
-        let mut unsynced = Vec::new();
-        for segment in full.iter_mut().chain(&mut files.open) {
-            let folders = std::mem::take(&mut segment.unsynced_folders);
-            unsynced.push((folders, segment.file.clone()));
-        }
+        let open = files.open.as_mut();
+        let unsynced = open.map(|open| (mem::take(&mut open.unsynced_folders), open.file.clone()));
         // Others may write while this waits for the disk.
         drop(files);
-        crash_point("live-syncing");
-        let synced = unsynced.iter().try_for_each(|(folders, file)| {
-            folders.iter().try_for_each(File::sync_all)?;
-            self.sync_data(file)
-        });
-        if let Err(error) = synced {
-            self.fail("sync", &error, true);
-            return true;
+        if let Some((folders, file)) = unsynced {
+            crash_point("live-syncing");
+            let named = folders.iter().try_for_each(File::sync_all);
+            if let Err(error) = named.and_then(|()| self.sync_data(&file)) {
+                self.fail("sync", &error, true);
+                return true;
+            }
+            crash_point("live-synced");
         }
-        crash_point("live-synced");
         self.replace_failure(None);
         self.done.send_replace(written);
-        self.close_all(full);
+        if let Err(error) = self.rotate() {
+            self.fail("sync", &error, true);
+        }
         true
     }
 
