@@ -18,8 +18,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bloomsday_common::atomic_file::{self, Step};
@@ -65,6 +65,8 @@ pub(crate) struct Cache {
     store: Arc<str>,
     /// A read took too long: the cache is not used any more.
     hangs: Arc<AtomicBool>,
+    /// The filters of this process write one after the other.
+    writing: Arc<Mutex<()>>,
 }
 
 /// Checks where a cache may be, and returns its real path. Neither the cache nor the store, where
@@ -107,7 +109,12 @@ impl Cache {
             Some(pointers) => format!("{}{WITH_POINTERS}{pointers}", store.name()),
             None => store.name().to_owned(),
         };
-        let cache = Cache { folder: real, store: name.into(), hangs: Arc::default() };
+        let cache = Cache {
+            folder: real,
+            store: name.into(),
+            hangs: Arc::default(),
+            writing: Arc::default(),
+        };
         match cache.check_marker() {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -183,6 +190,10 @@ impl Cache {
     ///
     /// After a crash at any moment a start finds the old record or the new one, with its blob.
     pub(crate) fn keep(&self, key: &BlobKey, bytes: &[u8]) -> io::Result<()> {
+        // After a panic there is nothing to mend: each file is whole or not there.
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have deleted it.
+        make_folder(&self.folder)?;
         self.check_marker()?;
         // Otherwise one process could delete the copy that another one is about to record.
         let (marker, _) = open_file(&self.folder.join(MARKER))?;

@@ -48,6 +48,27 @@ fn fill(backend: &Backend, cache: &Path) {
     daemon.until("the blob is cached", |_| is_cached(cache));
 }
 
+#[test]
+fn all_filters_of_a_server_are_cached_at_its_start_and_again_after_the_folder_is_deleted() {
+    let backend = Backend::local();
+    let filters = ["a", "b", "c", "d", "e"];
+    for filter in filters {
+        Publisher::days_ago(&backend, 1).filter(filter).users(0..5_000).publish();
+    }
+    let cache = backend.folder.path().join("cache");
+    let folder = cache.display().to_string();
+    let flags: Vec<&str> = filters.iter().flat_map(|filter| ["--filter", *filter]).collect();
+    let daemon = Daemon::ready(&backend, &[&flags[..], &["--cache-dir", &folder]].concat());
+    let are_cached = |_: &Daemon| filters.iter().all(|f| cache.join(f).join("followed").exists());
+    daemon.until("all are cached, though the next poll is tomorrow", are_cached);
+    fs::remove_dir_all(&cache).unwrap();
+    for filter in filters {
+        Publisher::days_ago(&backend, 0).filter(filter).users(0..6_000).publish();
+    }
+    assert_eq!(daemon.reload("").0, 200);
+    daemon.until("all are cached again", are_cached);
+}
+
 /// Runs a server with this cache until it ends: one that is refused.
 fn serve(backend: &Backend, cache: &str) -> Run {
     let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
