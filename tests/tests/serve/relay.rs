@@ -144,6 +144,14 @@ fn one_request_decides_nothing_for_others_and_a_pin_of_any_filter_is_not_kept() 
     assert_eq!(scene.get("blobs/pin?versionId=old").0, 400);
     assert_eq!(scene.get("blobs/pin"), (200, "first".into()));
     fs::write(folder.join("pin"), "second").unwrap();
+    // One of another spelling, which other origins take for another object.
+    fs::create_dir_all(folder.join("spelled")).unwrap();
+    fs::write(folder.join("spelled/pin"), "first").unwrap();
+    for path in ["blobs/spelled//pin", "blobs/./spelled/pin", "blobs/spelled/%70in"] {
+        assert_eq!(scene.get(path), (200, "first".into()), "{path}");
+    }
+    fs::write(folder.join("spelled/pin"), "second").unwrap();
+    assert_eq!(scene.get("blobs/spelled/pin"), (200, "second".into()));
     until("it is read again", || (scene.get("blobs/pin").1 == "second").then_some(()));
 }
 
