@@ -42,6 +42,8 @@ pub use self::listen::Server;
 #[cfg(feature = "live")]
 pub use self::live_metrics::live_metrics;
 pub use self::texts::serve_texts;
+use tokio::sync::watch;
+
 use crate::bloomsday::Bloomsday;
 use crate::error::Error;
 pub use crate::tls::Tls;
@@ -85,8 +87,9 @@ pub async fn serve(
     let is_loopback = public.ip().is_loopback();
     let public_service = public::Public::new(bloomsday.clone(), page.clone(), is_loopback);
     let public_service = Arc::new(public_service);
-    let admin_service = Arc::new(admin::Admin { bloomsday, token, page });
+    let (stop, stopping) = watch::channel(false);
+    let admin_service = Arc::new(admin::Admin { bloomsday, token, page, stopping });
     let public = listen::bind(public)?;
     let admin = listen::bind(admin)?;
-    Ok(Server::start((public, public_service), (admin, admin_service), tls))
+    Ok(Server::start((public, public_service), (admin, admin_service), tls, stop))
 }

@@ -12,12 +12,14 @@ use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderName, ORIGIN};
 use hyper::{Method, Request, StatusCode};
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::headers;
 use super::listen::Service;
 use super::page::Page;
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
+use crate::connections;
 use crate::random::{random, random_fraction};
 use crate::status::{ReloadOutcome, Reloaded};
 use crate::token::Token;
@@ -37,6 +39,8 @@ pub(crate) struct Admin {
     pub(super) bloomsday: Bloomsday,
     pub(super) token: Option<Token>,
     pub(super) page: Arc<Page>,
+    /// Says when the server stops.
+    pub(super) stopping: watch::Receiver<bool>,
 }
 
 impl Service for Admin {
@@ -127,7 +131,14 @@ impl Admin {
             return reply::wrong(&format!("within is a time from 0s to {most}s, such as 60s"));
         };
         // A tool that reloads a whole fleet at once would have it fetch at once.
-        tokio::time::sleep(random_fraction(within, random())).await;
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            () = tokio::time::sleep(random_fraction(within, random())) => {}
+            () = connections::until_stopped(&mut stopping) => {
+                let why = "this server stops, and loads what is new when it starts";
+                return error(StatusCode::SERVICE_UNAVAILABLE, why);
+            }
+        }
         let reloaded = match (force, filter) {
             (true, name) => self.bloomsday.force_reload(name).await,
             (false, Some(name)) => self.bloomsday.reload_filter(name).await,

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::Request;
 use hyper::body::Incoming;
@@ -28,6 +28,11 @@ use crate::connections::{self, MAX_CONNECTIONS, WRITE_DEADLINE};
 use crate::error::Error;
 use crate::tls::{self, Tls};
 
+/// How many connections more each address serves when clients hold all others, each for one
+/// request: health checks and scrapes are answered.
+const MAX_SHORT_CONNECTIONS: usize = 32;
+/// How often it is said that clients hold all connections.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a request's head may take to arrive, which is also how long an idle connection is kept.
 const HEADER_DEADLINE: Duration = Duration::from_secs(10);
 /// The largest head of a request; also the buffer of a connection for a body, and for a reply.
@@ -97,8 +102,9 @@ impl Server {
         (public, public_service): (Address, Arc<P>),
         (admin, admin_service): (Address, Arc<A>),
         tls: Option<Tls>,
+        stop: watch::Sender<bool>,
     ) -> Server {
-        let (stop, stopped) = watch::channel(false);
+        let stopped = stop.subscribe();
         let addresses = (public.address, admin.address);
         let tls = tls.map(|tls| tls.acceptor(Some(HTTP1)));
         let tasks = vec![
@@ -125,24 +131,36 @@ pub(super) async fn accept<S: Service>(
     tls: Option<TlsAcceptor>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let [permits, short] =
+        [MAX_CONNECTIONS, MAX_SHORT_CONNECTIONS].map(Semaphore::new).map(Arc::new);
     let graceful = GracefulShutdown::new();
+    let mut warned: Option<Instant> = None;
     loop {
         // The permit first: a client without one waits in the system's queue.
-        let permit = tokio::select! {
-            permit = permits.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
+        let (permit, is_short) = tokio::select! {
+            biased;
             () = connections::until_stopped(&mut stopped) => break,
+            permit = permits.clone().acquire_owned() => (permit, false),
+            permit = short.clone().acquire_owned() => (permit, true),
         };
+        let permit = permit.expect("the semaphore is never closed");
+        if is_short && warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
+            warned = Some(Instant::now());
+            tracing::warn!(
+                "{MAX_CONNECTIONS} clients are connected to one address: others get one request \
+                 for each connection; let clients share connections, or add servers"
+            );
+        }
         let Some((stream, _)) = connections::accept(&listener, &mut stopped).await else { break };
         let (service, watcher) = (service.clone(), graceful.watcher());
         let (tls, mut stopped) = (tls.clone(), stopped.clone());
         tokio::spawn(async move {
             match tls {
-                None => serve_connection(stream, service, watcher).await,
+                None => serve_connection(stream, service, watcher, is_short).await,
                 Some(tls) => {
                     let stream = tls::accept(&tls, stream, PLAIN_HTTP, &mut stopped).await;
                     if let Some(stream) = stream {
-                        serve_connection(stream, service, watcher).await;
+                        serve_connection(stream, service, watcher, is_short).await;
                     }
                 }
             }
@@ -153,11 +171,13 @@ pub(super) async fn accept<S: Service>(
     connections::drain(graceful.shutdown()).await;
 }
 
-/// Serves the requests of one connection, one after the other, until either side closes it.
+/// Serves the requests of one connection, one after the other, until either side closes it; of a
+/// short one the first.
 async fn serve_connection<S: Service>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     service: Arc<S>,
     watcher: Watcher,
+    is_short: bool,
 ) {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_DEADLINE));
@@ -177,6 +197,7 @@ async fn serve_connection<S: Service>(
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_DEADLINE)
+        .keep_alive(!is_short)
         .max_buf_size(MAX_HEAD_BYTES);
     let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
     // A client may close its connection at any time; that is no error.

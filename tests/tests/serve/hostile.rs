@@ -287,11 +287,12 @@ fn raw(address: &str, method: &str, path: &str, headers: &str) -> String {
 // ---- floods
 // --------------------------------------------------------------------------------------
 
-/// How many connections an address serves at once.
+/// How many connections an address serves at once, and how many more for one request each.
 const CONNECTIONS: usize = 1024;
+const SHORT_CONNECTIONS: usize = 32;
 
 #[test]
-fn in_a_flood_the_next_connection_waits_and_admin_and_lookups_go_on() {
+fn in_a_flood_health_checks_are_answered_and_admin_and_lookups_go_on() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 0).users(0..1_000).blob();
     let daemon = Daemon::ready(&backend, &[]);
@@ -301,11 +302,12 @@ fn in_a_flood_the_next_connection_waits_and_admin_and_lookups_go_on() {
     let mut kept = TcpStream::connect(&address).unwrap();
     let mut flood: Vec<TcpStream> = Vec::new();
     let head = b"POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf";
-    for _ in 1..CONNECTIONS {
+    let hold = |start: &[u8]| {
         let mut stream = TcpStream::connect(&address).unwrap();
-        stream.write_all(head).unwrap();
-        flood.push(stream);
-    }
+        stream.write_all(start).unwrap();
+        stream
+    };
+    flood.extend((1..CONNECTIONS).map(|_| hold(head)));
     // A connection from before the flood is served all the time.
     let mut look_up = |n: u64| {
         let head = format!("GET /v1/filters/rt/ids/{} HTTP/1.1\r\nHost: x\r\n\r\n", user(n));
@@ -315,6 +317,14 @@ fn in_a_flood_the_next_connection_waits_and_admin_and_lookups_go_on() {
         assert!(String::from_utf8_lossy(&answer[..n]).contains("\"contains\":true"));
     };
     (0..1_000).for_each(&mut look_up);
+    // Others get one request for each connection.
+    let mut short = TcpStream::connect(&address).unwrap();
+    short.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    short.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    // More bodies would be refused at once.
+    flood.extend((0..SHORT_CONNECTIONS).map(|_| hold(b"GET /livez HTTP/1.1\r\n")));
     let mut waiting = TcpStream::connect(&address).unwrap();
     waiting.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     waiting.set_read_timeout(Some(Duration::from_millis(500))).unwrap();

@@ -69,7 +69,9 @@ fn a_look_that_hangs_delays_no_reload_and_no_look_of_another_filter() {
 fn the_reloads_of_a_fleet_can_be_spread_over_a_time() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(0..2_000).publish();
-    let daemon = Daemon::ready(&backend, &[]);
+    let log = backend.folder.path().join("log");
+    let daemon = Daemon::logging(&backend, &[], &log);
+    daemon.until("it is ready", |daemon| daemon.get("/readyz").status == 200);
     for wrong in ["60", "1h", "-1s", "601s", "s", ""] {
         let (status, body) = daemon.reload(&format!("?within={wrong}"));
         assert_eq!(status, 400, "{wrong}");
@@ -83,6 +85,19 @@ fn the_reloads_of_a_fleet_can_be_spread_over_a_time() {
     assert_eq!(daemon.status()["day"], today().minus(1).to_string());
     assert_eq!(daemon.reload("?within=1s&filter=rt").0, 200);
     assert_eq!(daemon.status()["day"], today().to_string());
+    // The end of the process does not wait for it.
+    let url = format!("{}/admin/reload?within=600s", daemon.admin);
+    let waiting = std::thread::spawn(move || {
+        let post = ureq::post(url).config().http_status_as_error(false).build();
+        post.send_empty().map(|answer| answer.status().as_u16())
+    });
+    // It has arrived before all of these, as good as always.
+    (0..100).for_each(|_| drop(daemon.status()));
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), 0);
+    assert!(waiting.join().unwrap().is_ok_and(|status| status == 503));
+    let log = fs::read_to_string(log).unwrap();
+    assert!(!log.contains("while requests still run"), "{log}");
 }
 
 #[test]
