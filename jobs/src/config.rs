@@ -114,6 +114,15 @@ impl Settings {
         self.store.as_ref().map(|(store, source)| (store.as_str(), *source))
     }
 
+    /// The store's folder, if it is a local one; it need not be there yet.
+    pub(crate) fn store_folder(&self) -> Option<PathBuf> {
+        match Store::open(self.store_and_source()?.0) {
+            Ok(store) => store.folder().map(Path::to_owned),
+            Err(bloomsday_common::error::Error::NoStore { path }) => Some(path.into()),
+            Err(_) => None,
+        }
+    }
+
     /// The configuration file that was read.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()

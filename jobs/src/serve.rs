@@ -92,9 +92,12 @@ impl ServeEnvironment {
         let live = serve.live.resolve(&file.resp)?;
         let access = serve.access(file, &live)?;
         let names = serve.names(file);
-        if !is_alone(&names, &live) {
-            serve.addresses(file, access.admin_token.is_some())?;
+        if is_alone(&names, &live) {
+            live.check_apart(serve.listen.or(file.listen).as_slice())?;
+        } else {
+            serve.addresses(file, &live, access.admin_token.is_some())?;
         }
+        live.check_data_dir(settings)?;
         live.check_address(access.admin_token.is_some())?;
         for filter in names {
             settings.follow(filter).check_engine(live.has_log())?;
@@ -132,10 +135,12 @@ impl Serve {
         }
         if is_alone {
             let metrics = self.listen.or(file.listen);
+            live.check_apart(metrics.as_slice())?;
             return live.serve_alone(access.live_token, access.tls, metrics, output).await;
         }
         let mut config = self.config(names, settings)?;
-        let (listen, admin) = self.addresses(file, access.admin_token.is_some())?;
+        let (listen, admin) = self.addresses(file, &live, access.admin_token.is_some())?;
+        live.check_data_dir(settings)?;
         access.warn_of_no_token(&config, listen);
         if has_live_ids(&config) || live.has_clients() {
             let takes_ids = takes_ids(&config) || live.has_clients();
@@ -206,11 +211,12 @@ impl Serve {
         }
     }
 
-    /// The addresses for lookups and for reloads. Refuses one for both, and one for reloads that
-    /// others reach without a token.
+    /// The addresses for lookups and for reloads. Refuses one for both, or for Redis clients, too,
+    /// and one for reloads that others reach without a token.
     fn addresses(
         &self,
         file: &config::File,
+        live: &LiveSettings,
         has_token: bool,
     ) -> Result<(SocketAddr, SocketAddr), Error> {
         let listen = self.listen.or(file.listen).unwrap_or(defaults::LISTEN);
@@ -220,6 +226,7 @@ impl Serve {
                 "{listen} is the address for lookups and for reloads: give each its own"
             )));
         }
+        live.check_apart(&[listen, admin])?;
         if !admin.ip().is_loopback() && !has_token {
             return Err(Error::Usage(format!(
                 "the admin address {admin} is not a loopback address, so it needs a token: give \

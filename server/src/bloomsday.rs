@@ -375,11 +375,10 @@ impl Bloomsday {
         &self.store
     }
 
-    /// Whether the polling thread runs, every filter is loaded, and the live IDs of other servers
-    /// are here. A stale filter counts as ready.
+    /// Whether the polling thread runs, every filter is loaded or answers from live IDs alone, and
+    /// the live IDs of other servers are here. A stale filter counts as ready.
     pub fn is_ready(&self) -> bool {
-        let is_ready = |served: &ServedFilter| served.is_loaded() && served.has_others_live_ids();
-        self.is_polling() && self.not_ready(is_ready).is_empty()
+        self.is_polling() && self.not_ready(ServedFilter::is_ready).is_empty()
     }
 
     /// The names of the filters for which `is_ready` is false.

@@ -25,12 +25,6 @@ pub(super) fn check_store(settings: &Settings) -> Result<(), Error> {
 
 /// Refuses a cache that is in the store or around it, as a server does.
 pub(super) fn check_cache(settings: &Settings, folder: &Path) -> Result<(), Error> {
-    let store = match settings.store_and_source().map(|(address, _)| Store::open(address)) {
-        Some(Ok(store)) => store.folder().map(Path::to_owned),
-        // It need not be there yet.
-        Some(Err(StoreError::NoStore { path })) => Some(path.into()),
-        _ => None,
-    };
-    check_cache_dir(folder, store.as_deref())?;
+    check_cache_dir(folder, settings.store_folder().as_deref())?;
     Ok(())
 }

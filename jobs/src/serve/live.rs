@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bloomsday_common::store::real_path;
 use bloomsday_server::http;
 use bloomsday_server::live::{Ack, Live, LiveConfig};
 use bloomsday_server::resp::{self, Resp, RespConfig};
@@ -12,7 +13,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde_json::json;
 
-use crate::config::RespFile;
+use crate::config::{RespFile, Settings};
 use crate::error::Error;
 use crate::output::{Output, host};
 use crate::signals::Signals;
@@ -96,6 +97,32 @@ impl LiveSettings {
             {
                 Err(bloomsday_server::error::Error::OpenResp { address }.into())
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses an address for Redis clients that is for HTTP, too.
+    pub(super) fn check_apart(&self, others: &[SocketAddr]) -> Result<(), Error> {
+        match self.listen.filter(|address| address.port() != 0 && others.contains(address)) {
+            Some(address) => Err(Error::Usage(format!(
+                "{address} is the address for Redis clients and for HTTP: give each its own"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a folder for what is added that is in the store: its commands would take it for a
+    /// filter.
+    pub(super) fn check_data_dir(&self, settings: &Settings) -> Result<(), Error> {
+        let (Some(folder), Some(store)) = (&self.data_dir, settings.store_folder()) else {
+            return Ok(());
+        };
+        match (real_path(folder), real_path(&store)) {
+            (Ok(real), Ok(store)) if real.starts_with(&store) => Err(Error::Usage(format!(
+                "the data folder {} is in the store {}: give it a folder elsewhere",
+                folder.display(),
+                store.display()
+            ))),
             _ => Ok(()),
         }
     }

@@ -288,7 +288,6 @@ impl ServedFilter {
 
     /// Whether a lookup has an answer now: the day's filter is loaded, or the store has no day and
     /// live IDs are all there is; and the live IDs of others are here.
-    #[cfg(feature = "http")]
     pub(crate) fn is_ready(&self) -> bool {
         (self.is_loaded() || self.needs_no_day()) && self.has_others_live_ids()
     }

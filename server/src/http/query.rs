@@ -23,6 +23,8 @@ use crate::handle::{FilterHandle, KeptGeneration};
 
 /// The longest body of a query: half a million IDs of 32 characters with their line ends.
 const MAX_BODY_BYTES: usize = 16 << 20;
+/// The media type of a body that is refused: an array of IDs would be one ID.
+const JSON: &[u8] = b"application/json";
 /// How long a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(20);
 /// The memory of bodies, and then of their results: one block for each connection. A block has
@@ -118,11 +120,18 @@ pub(super) async fn read_ids(
     request: Request<Incoming>,
     blocks: &Blocks,
 ) -> Result<BodyIds, Reply> {
-    if request.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+    if request
+        .headers()
+        .get(CONTENT_ENCODING)
+        .is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
         let why = "the body is compressed: send the IDs as they are, without Content-Encoding";
         return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
+    let is_json = |value: &HeaderValue| {
+        let start = value.as_bytes().first_chunk();
+        start.is_some_and(|start: &[u8; JSON.len()]| start.eq_ignore_ascii_case(JSON))
+    };
     if request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
         let why = "the body is JSON: send the IDs one a line, as text/plain";
         return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
