@@ -254,8 +254,8 @@ pub(crate) async fn conclude(
     finish(store, state, job.remedy_words).await
 }
 
-/// What is normal, from the history and from what the pointers of its days name now. Without any
-/// pointer the history decides, with a warning.
+/// What is normal, from the history and from what the pointers of its days name now. Where pointers
+/// were lost, the history decides, with a warning.
 ///
 /// # Errors
 /// A pointer cannot be read now. One that is no record says nothing.
@@ -265,18 +265,17 @@ async fn baseline(
     history: &[HistoryEvent],
     report: &mut Report,
 ) -> Result<Baseline, Error> {
-    let (mut named, mut has_pointers) = (BTreeMap::new(), None);
+    let (mut named, mut oldest, mut lost) = (BTreeMap::new(), None, None);
     let oldest_kept = Day::of(Timestamp::now()).minus(job.retention.keep_days);
     loop {
         // A day that does not count makes way for an older one.
         let mut days = Baseline::days(job.day, history, &named);
         days.retain(|day| !named.contains_key(day));
         if days.is_empty() {
-            if has_pointers == Some(false) {
+            if let Some(day) = lost {
                 report.warn(format!(
-                    "{} has accepted builds in its history and not one pointer: the history says \
-                     what is usual; were the pointers lost?",
-                    job.filter
+                    "{day} has an accepted build in the history and no pointer, nor has any day \
+                     before: it counts as usual all the same; were the pointers lost?"
                 ));
             }
             return Ok(Baseline::of(job.day, history, &named));
@@ -286,11 +285,20 @@ async fn baseline(
                 Err(error) if error.is_transient() => return Err(error.into()),
                 Ok(RecordState::Found(pointer)) => Named::Blob(pointer.blob),
                 Ok(RecordState::Absent) if day >= oldest_kept => {
-                    if has_pointers.is_none() {
-                        let days = store.pointer_days(&job.filter).await?;
-                        has_pointers = Some(!days.is_empty());
+                    let oldest = match oldest {
+                        Some(oldest) => oldest,
+                        None => {
+                            let days = store.pointer_days(&job.filter).await?;
+                            *oldest.insert(days.first().copied())
+                        }
+                    };
+                    // Whoever removes one as a rollback leaves those before.
+                    if oldest.is_some_and(|oldest| oldest < day) {
+                        Named::Removed
+                    } else {
+                        lost = lost.max(Some(day));
+                        Named::Unknown
                     }
-                    if has_pointers == Some(true) { Named::Removed } else { Named::Unknown }
                 }
                 Ok(_) | Err(_) => Named::Unknown,
             };

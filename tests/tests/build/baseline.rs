@@ -85,7 +85,12 @@ fn a_day_without_a_pointer_is_usual_only_if_all_pointers_are_gone() {
     fs::remove_file(pointer(2)).unwrap();
     let run = build(&backend, 0, 10).expect(6);
     let run = run.complains(&["ids: distinct IDs 10", "usual: 2525"]);
-    assert!(warnings(&run.json()).contains("not one pointer"), "{}", run.json());
+    let lost = format!("{} has an accepted build in the history and no pointer", today().minus(1));
+    assert!(warnings(&run.json()).contains(&lost), "{}", run.json());
+    // So it is, too, when the first day after has a pointer.
+    build(&backend, 1, 5_000).expect(0);
+    let run = build(&backend, 0, 10).expect(6).complains(&["usual: 5000"]);
+    assert!(warnings(&run.json()).contains(&today().minus(2).to_string()), "{}", run.json());
 }
 
 #[test]
