@@ -123,8 +123,14 @@ impl FeedReader {
     pub(super) fn begin_turn(&self) {
         let (epoch, mut turn) = (self.access.epoch(), lock(&self.turn));
         let is_same = epoch.is_some() && turn.epoch == epoch;
-        let is_new = self.access.role() == LiveRole::Standby && !is_same;
+        // Also if sessions of this epoch ended before they had read anything.
+        let is_new = self.access.role() == LiveRole::Standby && (!is_same || turn.is_new);
         *turn = Turn { epoch, is_new };
+    }
+
+    /// Notes that all of the stream is read by this server now.
+    pub(super) fn take_turn(&self) {
+        lock(&self.turn).is_new = false;
     }
 
     /// Whether another server may have read the stream since the session before this one: a standby

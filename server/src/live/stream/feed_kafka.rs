@@ -107,6 +107,9 @@ impl TopicReader<'_> {
             }
             return Err(another_decides);
         }
+        if lock(&self.state).is_complete() {
+            self.reader.take_turn();
+        }
         let mut workers = FuturesUnordered::new();
         for (partition, queue) in self.client.read(&at).await? {
             workers.push(self.work(partition, queue));

@@ -102,6 +102,7 @@ pub(super) async fn session(
             }
         }
         *saved = now.to_string();
+        reader.take_turn();
         reader.access.set_stream_error(StreamTask::Feed, None);
         backoff.reset();
         if now != kept && keep_due <= Instant::now() {
