@@ -32,10 +32,10 @@ use tokio::sync::watch;
 use self::syncer::{Queued, Syncer};
 use super::lock::lock;
 
-/// A segment that is longer is closed when it is synced, and another begun.
+/// A segment that is longer is closed as soon as all of it is synced, and another begun.
 const SEGMENT_BYTES: u64 = 8 << 20;
 /// One that is as long takes no frame more, although whoever writes has to wait for the sync: a
-/// start reads segments as a whole.
+/// start reads segments as a whole. So long is one that is written to during each sync.
 const MAX_OPEN_BYTES: u64 = if cfg!(test) { 16 << 20 } else { 256 << 20 };
 /// The most bytes that wait for the disk; with more, changes are refused.
 const MAX_PENDING_BYTES: usize = 64 << 20;
@@ -269,13 +269,10 @@ impl Log {
         }
     }
 
-    /// Writes all frames that wait, without a sync.
-    pub(super) fn write(&self) -> Result<(), Arc<str>> {
-        if let Some(failure) = self.failure.load().as_ref().filter(|failure| failure.is_final) {
-            return Err(failure.why.clone());
-        }
-        // Noted under the lock: later than a success of another thread, it would stay for ever.
-        self.write_to(&mut lock(&self.file))
+    /// Writes all frames that wait, without a sync. What cannot be written now is tried again.
+    pub(super) fn write(self: &Arc<Log>) -> Result<(), Arc<str>> {
+        let written = self.write_to(&mut lock(&self.file));
+        written.inspect_err(|_| self.queue())
     }
 
     /// Whether a sync has failed.
@@ -291,7 +288,12 @@ impl Log {
         file.sync_data()
     }
 
+    /// A failure is noted under the lock: later than a success of another thread, it would stay for
+    /// ever. And after a failed sync nobody writes, also who waited for the lock.
     fn write_to(&self, files: &mut LogFiles) -> Result<(), Arc<str>> {
+        if let Some(failure) = self.failure.load().as_ref().filter(|failure| failure.is_final) {
+            return Err(failure.why.clone());
+        }
         let LogFiles { unwritten, unwritten_seqs, .. } = files;
         {
             let mut pending = lock(&self.pending);
@@ -398,18 +400,13 @@ impl Log {
         Ok(OpenSegment { path, file, bytes, is_torn: false, unsynced_folders })
     }
 
-    /// Closes segments that are long enough. The next frame begins another. Those that cannot be
-    /// closed now are tried again with the next sync.
-    ///
-    /// # Errors
-    /// Those of a sync: nobody knows what is on the disk.
-    fn rotate(&self) -> io::Result<()> {
+    /// Closes segments that are long enough, if all of them is synced: of the open one so many
+    /// bytes. The next frame begins another. Those that cannot be closed now are tried again with
+    /// the next sync.
+    fn rotate(&self, synced: u64) {
         let mut files = lock(&self.file);
-        if let Some(open) = files.open.take_if(|open| open.bytes >= SEGMENT_BYTES) {
-            // Others may have written to it since the sync: little, so that they wait shortly.
-            self.sync_data(&open.file)?;
-            files.full.push(open);
-        }
+        let ended = files.open.take_if(|open| open.bytes == synced && synced >= SEGMENT_BYTES);
+        files.full.extend(ended);
         let full = mem::take(&mut files.full);
         drop(files);
         let mut left = Vec::new();
@@ -421,7 +418,6 @@ impl Log {
             }
         }
         lock(&self.file).full.splice(..0, left);
-        Ok(())
     }
 
     /// Refuses changes from now on: until a write succeeds, or until a restart.
@@ -485,10 +481,14 @@ impl Queued for Log {
         }
         let written = self.written.load(Ordering::Acquire);
         let open = files.open.as_mut();
-        let unsynced = open.map(|open| (mem::take(&mut open.unsynced_folders), open.file.clone()));
+        let unsynced = open.map(|open| {
+            let folders = mem::take(&mut open.unsynced_folders);
+            (folders, open.file.clone(), open.bytes)
+        });
+        let bytes = unsynced.as_ref().map_or(0, |(.., bytes)| *bytes);
         // Others may write while this waits for the disk.
         drop(files);
-        if let Some((folders, file)) = unsynced {
+        if let Some((folders, file, _)) = unsynced {
             crash_point("live-syncing");
             let named = folders.iter().try_for_each(File::sync_all);
             if let Err(error) = named.and_then(|()| self.sync_data(&file)) {
@@ -498,9 +498,10 @@ impl Queued for Log {
             crash_point("live-synced");
         }
         self.replace_failure(None);
-        self.done.send_replace(written);
-        if let Err(error) = self.rotate() {
-            self.fail("sync", &error, true);
+        // Another thread's sync of the same file may have got its error.
+        if !self.has_failed() {
+            self.done.send_replace(written);
+            self.rotate(bytes);
         }
         true
     }

@@ -315,7 +315,7 @@ impl LiveSet {
     /// Whether there is such a filter for certain: this process takes its IDs, or others do. The
     /// name of one that is only followed may be wrong.
     pub(crate) fn is_known(&self) -> bool {
-        !self.only_follows() || self.access.get().is_some_and(|access| access.has_seen_logs())
+        !self.only_follows() || self.access.get().is_some_and(|access| access.has_read_logs())
     }
 
     /// Whether what others added before the start has been read, or cannot be now.

@@ -28,7 +28,7 @@ const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 /// it.
 const DAMAGED: &str = "damaged";
 /// How long a start waits for the lock of its folder, and between two tries.
-const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a log says of its set.

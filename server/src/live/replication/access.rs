@@ -25,7 +25,7 @@ pub(crate) struct WriteAccess {
     began: Instant,
     /// Changes are taken before this time, in milliseconds since `began`.
     granted_until: AtomicU64,
-    has_seen_logs: AtomicBool,
+    has_read_logs: AtomicBool,
     /// Whether the first round of following has ended, well or not.
     round_done: watch::Sender<bool>,
     state: Mutex<AccessState>,
@@ -108,7 +108,7 @@ impl WriteAccess {
             has_lease: has_lease && role != LiveRole::Follow,
             began: Instant::now(),
             granted_until: AtomicU64::new(0),
-            has_seen_logs: AtomicBool::new(false),
+            has_read_logs: AtomicBool::new(false),
             round_done: watch::Sender::new(false),
             state: Mutex::default(),
             decided: Condvar::new(),
@@ -254,14 +254,19 @@ impl WriteAccess {
 
     pub(in crate::live) fn set_log_count(&self, logs: usize) {
         lock(&self.state).logs = logs;
-        if logs > 0 {
-            self.has_seen_logs.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the logs that there are have been read, as far as they can be.
+    pub(in crate::live) fn logs_read(&self) {
+        if lock(&self.state).logs > 0 {
+            self.has_read_logs.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether other servers have live IDs of this filter, or had some since the start.
-    pub(crate) fn has_seen_logs(&self) -> bool {
-        self.has_seen_logs.load(Ordering::Relaxed)
+    /// Whether other servers have live IDs of this filter, or had some since the start, which are
+    /// here.
+    pub(crate) fn has_read_logs(&self) -> bool {
+        self.has_read_logs.load(Ordering::Relaxed)
     }
 
     /// Whether the first round of following has ended, well or not.

@@ -103,6 +103,8 @@ struct LateBatch {
     /// By log, the number of the last frame that had come by an engine then. Whose IDs these have,
     /// only the store can tell.
     ahead: BTreeMap<u64, u64>,
+    /// When that was.
+    since: Instant,
 }
 
 /// One log.
@@ -206,6 +208,7 @@ impl LogFollower {
                     // Before this process may decide: what a server acknowledged just before its
                     // end may be in the engine only.
                     let epoch = epoch.filter(|_| self.has_read_engine(self.epoch.1));
+                    self.access.logs_read();
                     self.access.round_succeeded(epoch, through_ms);
                     if std::mem::take(&mut self.is_absorb_due) {
                         self.set.absorb_again();
@@ -222,6 +225,7 @@ impl LogFollower {
                         | FollowError::Missing(..)
                             if has_settled =>
                         {
+                            self.access.logs_read();
                             FOLLOW_INTERVAL
                         }
                         _ => backoff.after_failure(),
@@ -281,13 +285,15 @@ impl LogFollower {
                 failed = Some(error);
             }
         }
-        let gap = self.logs.values().flat_map(|log| &log.gaps).next();
+        let gap = self.logs.values().flat_map(|log| &log.gaps).next().map(|gap| gap.why.clone());
         match (failed, gap) {
             (Some(error), _) => Err(error),
-            (None, Some(gap)) => Err(FollowError::Incomplete(gap.why.clone())),
-            (None, None) => {
+            (None, gap) => {
                 self.is_reread = false;
-                Ok(self.through_ms())
+                match gap {
+                    Some(why) => Err(FollowError::Incomplete(why)),
+                    None => Ok(self.through_ms()),
+                }
             }
         }
     }

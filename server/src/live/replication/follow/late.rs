@@ -6,8 +6,9 @@ use std::pin::pin;
 use bloomsday_common::day::Day;
 use bloomsday_common::live::segment::{Frames, Op};
 use futures::StreamExt;
+use tokio::time::Instant;
 
-use super::{FollowError, LateBatch, LogFollower, not_fetched, refused};
+use super::{FollowError, LateBatch, LogFollower, MAX_AHEAD, not_fetched, refused};
 use crate::live::replication::segment_fetch::fetch_all;
 use crate::live::replication::store_call::in_time;
 use crate::live::set::{LateDeletions, drop_if_later};
@@ -29,9 +30,12 @@ impl LogFollower {
         let batch = self.late.take().unwrap_or_else(|| LateBatch {
             deletions: self.set.late_deletions(),
             ahead: self.ahead.iter().map(|(node, ahead)| (*node, ahead.last)).collect(),
+            since: Instant::now(),
         });
         let Some(oldest) = batch.deletions.values().min().copied() else { return Ok(()) };
-        if !batch.ahead.iter().all(|(node, last)| self.is_stored(*node, *last)) {
+        let is_stored = || batch.ahead.iter().all(|(node, last)| self.is_stored(*node, *last));
+        // A server may write to the engine for hours and not to the store.
+        if batch.since.elapsed() < MAX_AHEAD && !is_stored() {
             self.late = Some(batch);
             return Ok(());
         }
