@@ -134,8 +134,8 @@ impl LiveSet {
         })
     }
 
-    /// Ends the late deletions that are in `settled`, unless an ID was added or deleted since: hides
-    /// those that are in `hidden`, too. After an error the others stay late.
+    /// Ends the late deletions that are in `settled`, unless an ID was added or deleted since:
+    /// hides those that are in `hidden`, too. After an error the others stay late.
     pub(crate) fn end_late(
         &self,
         settled: &LateDeletions,
