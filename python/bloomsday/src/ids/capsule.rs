@@ -82,7 +82,8 @@ fn import_stream(
     let schema = schema_of(&mut stream);
     let opened = || {
         let reader = ArrayStreamReader::try_new(stream)?;
-        let field = schema.as_ref().map_or_else(|| Ok(reader.field().as_ref().clone()), field_of)?;
+        let field =
+            schema.as_ref().map_or_else(|| Ok(reader.field().as_ref().clone()), field_of)?;
         Ok((reader, field))
     };
     let (mut reader, field) = match opened() {
