@@ -6,7 +6,6 @@
 mod file;
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use bloomsday_common::store::Store;
 use bloomsday_server::FilterConfig;
 
 pub(crate) use self::file::{
-    File, FilterFile, LiveRole, MAX_CATCH_UP_DAYS, RespFile, WindowMissing, poll_interval,
+    File, FilterFile, LiveRole, MAX_CATCH_UP_DAYS, RespFile, WindowMissing, address, poll_interval,
 };
 use crate::defaults;
 use crate::error::Error;
@@ -373,12 +372,6 @@ pub(crate) fn window(
         days: days.or(filter.window_days).unwrap_or(default.days),
         may_lack_days: missing == WindowMissing::Allow,
     }
-}
-
-/// The address that a flag says.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    let why = "an address is an IP address and a port, such as 127.0.0.1:6380 or [::1]:6380";
-    text.parse().map_err(|_| why.to_owned())
 }
 
 #[cfg(test)]

@@ -106,9 +106,10 @@ async fn delta_bytes(text: &str, settings: &Settings) -> Result<Option<Vec<u8>>,
 
 fn open_to_read(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|source| match source.kind() {
-        std::io::ErrorKind::NotFound => {
-            Error::NotFound(format!("there is no file {}", path.display()))
-        }
+        std::io::ErrorKind::NotFound => Error::NotFound(format!(
+            "there is no file {}: name a file, or a blob of the store by its key or URL",
+            path.display()
+        )),
         _ => reading(path, source),
     })
 }

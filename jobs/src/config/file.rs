@@ -17,6 +17,7 @@ use bloomsday_common::protocol::{MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS};
 use bloomsday_common::redact::{redact_urls, single_line};
 use bloomsday_server::live::{Ack, EngineUrl, FeedUrl, MAX_SETS};
 use bloomsday_server::{Guard, limits};
+use bytesize::ByteSize;
 use serde::{Deserialize, Deserializer};
 
 use crate::scheduling::cron::Expression;
@@ -36,7 +37,9 @@ pub(crate) struct File {
     pub(crate) pointers_key: Option<String>,
     /// Whether servers write heartbeats to the store; by default they do.
     pub(crate) heartbeats: Option<bool>,
+    #[serde(default, deserialize_with = "address_of")]
     pub(crate) listen: Option<SocketAddr>,
+    #[serde(default, deserialize_with = "address_of")]
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) admin_token_file: Option<PathBuf>,
     pub(crate) tls_cert: Option<PathBuf>,
@@ -54,12 +57,14 @@ pub(crate) struct File {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RespFile {
+    #[serde(default, deserialize_with = "address_of")]
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) data_dir: Option<PathBuf>,
     #[serde(default, deserialize_with = "parsed")]
     pub(crate) ack: Option<Ack>,
-    pub(crate) live_memory: Option<bytesize::ByteSize>,
+    #[serde(default, deserialize_with = "size")]
+    pub(crate) live_memory: Option<ByteSize>,
     /// The most filters, those of the file included.
     #[serde(default, deserialize_with = "max_filters")]
     pub(crate) max_filters: Option<usize>,
@@ -90,7 +95,8 @@ pub(crate) struct FilterFile {
     /// Whether the filter keeps the shape of the blob before while it fits; by default with
     /// `deltas`.
     pub(crate) stable_shape: Option<bool>,
-    pub(crate) memory: Option<bytesize::ByteSize>,
+    #[serde(default, deserialize_with = "size")]
+    pub(crate) memory: Option<ByteSize>,
     /// Where a build keeps what exceeds its memory.
     pub(crate) spill: Option<PathBuf>,
     #[serde(default, deserialize_with = "days::<0, MAX_MAX_AGE_DAYS, _>")]
@@ -242,7 +248,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Parses a duration of at most `most`.
 fn time_up_to(text: &str, most: Duration) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
+    let time = humantime::parse_duration(text)
+        .map_err(|e| format!("{e}: a time is such as 90s, 10m or 1h 30m"))?;
     if time > most {
         // humantime writes 250 days as months and hours.
         let days = most.as_secs() / DAY.as_secs();
@@ -264,6 +271,22 @@ pub(crate) fn poll_interval(text: &str) -> Result<Duration, String> {
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
     time_up_to(&text, MAX_DURATION).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// The address that a flag or the file says.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let why = "an address is an IP address and a port, such as 127.0.0.1:6380 or [::1]:6380";
+    text.parse().map_err(|_| why.to_owned())
+}
+
+fn address_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    address(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D::Error> {
+    let why = "a size is a number and a unit, such as 512MiB";
+    ByteSize::deserialize(from).map(Some).map_err(|_| serde::de::Error::custom(why))
 }
 
 /// The store is always an engine.
@@ -405,14 +428,16 @@ mod tests {
             ("[filters.rt]\nwindow_days = -1", "window_days"),
             ("[filters.rt]\nwindow_missing = \"ignore\"", "window_missing"),
             ("[filters.rt.gates]\nids = 7", "ids"),
-            ("[resp]\nlisten = \"everywhere\"", "listen"),
+            ("[resp]\nlisten = \"everywhere\"", "an IP address and a port"),
+            ("[resp]\nlive_memory = \"lots\"", "such as 512MiB"),
+            ("[filters.rt]\nmemory = true", "such as 512MiB"),
             ("[resp]\nack = \"soon\"", "`synced`, `written`, `shipped` or `memory`"),
             ("[resp]\nmax_filters = 513", "1 to at most 512"),
             ("[resp]\nmax_filters = 0", "1 to at most 512"),
             ("[resp]\ncreate = \"maybe\"", "create"),
             ("[resp]\npassword = \"x\"", "password"),
-            ("poll_interval = \"soon\"", "poll_interval"),
-            ("listen = \"everywhere\"", "listen"),
+            ("poll_interval = \"soon\"", "such as 90s, 10m"),
+            ("listen = \"localhost:80\"", "an IP address and a port"),
             ("[filters.rt]\nschedule = \"0 25 * * *\"", "0 25"),
             ("[filters.rt]\nschedule = \"0 2 * * 1\"", "Sunday or Monday"),
             ("[filters.rt]\nschedule = 2", "schedule"),
