@@ -99,8 +99,12 @@ impl ServeEnvironment {
         }
         live.check_data_dir(settings)?;
         live.check_address(access.admin_token.is_some())?;
+        let mut live_filters = 0;
         for filter in names {
-            settings.follow(filter).check_engine(live.has_log())?;
+            let config = settings.follow(filter);
+            config.check_engine(live.has_log())?;
+            live_filters += usize::from(config.live_days.is_some());
+            live.check_filters(&config.name, live_filters)?;
         }
         Ok(())
     }

@@ -145,7 +145,9 @@ pub enum Error {
         filter: String,
     },
     /// There are more live filters than a process may have.
-    #[error("`{filter}` is one live filter too many: a process has at most {max}")]
+    #[error(
+        "`{filter}` is one live filter too many: a process has at most {max}: raise `max_filters`"
+    )]
     TooManyLiveFilters {
         /// The name of the filter.
         filter: String,

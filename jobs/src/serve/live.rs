@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bloomsday_common::key::FilterName;
 use bloomsday_common::store::real_path;
 use bloomsday_server::http;
 use bloomsday_server::live::{Ack, Live, LiveConfig};
@@ -124,6 +125,18 @@ impl LiveSettings {
                 store.display()
             ))),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses more live filters than there may be: this is the last one of so many.
+    pub(super) fn check_filters(&self, filter: &FilterName, many: usize) -> Result<(), Error> {
+        match many > self.max_filters {
+            true => Err(bloomsday_server::error::Error::TooManyLiveFilters {
+                filter: filter.to_string(),
+                max: self.max_filters,
+            }
+            .into()),
+            false => Ok(()),
         }
     }
 

@@ -198,3 +198,30 @@ fn numbers_beyond_any_machine_are_planned_without_a_panic() {
     assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
     assert_ne!(run.code, 101);
 }
+
+#[test]
+fn what_a_server_refuses_the_check_of_the_configuration_refuses_in_the_same_words() {
+    let (backend, _) = store();
+    let config = backend.folder.path().join("bloomsday.toml");
+    let inside = Path::new(&backend.store).join("data").display().to_string();
+    let live = "[filters.a]\nlive = \"decide\"\n[filters.b]\nlive = \"decide\"\n";
+    for (text, why) in [
+        (
+            "listen = \"127.0.0.1:28642\"\nadmin = \"127.0.0.1:28642\"\n[filters.rt]\n",
+            "lookups and for reloads",
+        ),
+        (
+            "listen = \"127.0.0.1:28642\"\n[filters.rt]\n[resp]\nlisten = \"127.0.0.1:28642\"\n",
+            "Redis clients and for HTTP",
+        ),
+        (&format!("[filters.rt]\n[resp]\ndata_dir = \"{inside}\"\n"), "is in the store"),
+        (&format!("{live}[resp]\nmax_filters = 1\n"), "raise `max_filters`"),
+    ] {
+        fs::write(&config, text).unwrap();
+        let config = config.display().to_string();
+        for words in [&["config", "check"][..], &["serve"]] {
+            let words = [words, &["--config", &config]].concat();
+            backend.bloomsday(&words).run().expect(2).complains(&[why]);
+        }
+    }
+}
