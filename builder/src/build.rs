@@ -265,14 +265,15 @@ async fn baseline(
     history: &[HistoryEvent],
     report: &mut Report,
 ) -> Result<Baseline, Error> {
-    let (mut named, mut oldest, mut lost) = (BTreeMap::new(), None, None);
+    let (mut named, mut oldest, mut lost) = (BTreeMap::new(), None, Vec::new());
     let oldest_kept = Day::of(Timestamp::now()).minus(job.retention.keep_days);
     loop {
         // A day that does not count makes way for an older one.
         let mut days = Baseline::days(job.day, history, &named);
         days.retain(|day| !named.contains_key(day));
         if days.is_empty() {
-            if let Some(day) = lost {
+            lost.retain(|day| Baseline::counts(job.day, history, &named, *day));
+            if let Some(day) = lost.iter().max() {
                 report.warn(format!(
                     "{day} has an accepted build in the history and no pointer, nor has any day \
                      before: it counts as usual all the same; were the pointers lost?"
@@ -296,7 +297,7 @@ async fn baseline(
                     if oldest.is_some_and(|oldest| oldest < day) {
                         Named::Removed
                     } else {
-                        lost = lost.max(Some(day));
+                        lost.push(day);
                         Named::Unknown
                     }
                 }

@@ -130,6 +130,7 @@ impl Serve {
         let access = self.access(file, &live)?;
         let names = self.names(file);
         // Before anything is opened.
+        live.check_data_dir(settings)?;
         let is_alone = is_alone(&names, &live);
         if is_alone && self.admin.is_some() {
             return Err(Error::Usage(
@@ -144,7 +145,6 @@ impl Serve {
         }
         let mut config = self.config(names, settings)?;
         let (listen, admin) = self.addresses(file, &live, access.admin_token.is_some())?;
-        live.check_data_dir(settings)?;
         access.warn_of_no_token(&config, listen);
         if has_live_ids(&config) || live.has_clients() {
             let takes_ids = takes_ids(&config) || live.has_clients();

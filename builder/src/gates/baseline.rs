@@ -82,6 +82,16 @@ impl Baseline {
         days.into_iter().rev().take(BASELINE_DAYS).collect()
     }
 
+    /// Whether a build of the day `of` is accepted, and so may be in the baseline of `day`.
+    pub fn counts(
+        day: Day,
+        history: &[HistoryEvent],
+        named: &BTreeMap<Day, Named>,
+        of: Day,
+    ) -> bool {
+        accepted(day, history, named).contains_key(&of)
+    }
+
     /// Whether no earlier day has a number of IDs.
     pub fn lacks_ids(&self) -> bool {
         self.ids.is_none()
