@@ -238,8 +238,6 @@ impl Log {
         if self.written.load(Ordering::Acquire) >= seq {
             return Ok(());
         }
-        // The syncer tries again what cannot be written now.
-        self.queue();
         self.write()
     }
 
@@ -269,15 +267,19 @@ impl Log {
         }
     }
 
-    /// Writes all frames that wait, without a sync. What cannot be written now is tried again.
+    /// Writes all frames that wait. They are synced later, and what cannot be written now is tried
+    /// again.
     pub(super) fn write(self: &Arc<Log>) -> Result<(), Arc<str>> {
-        let written = self.write_to(&mut lock(&self.file));
-        written.inspect_err(|_| self.queue())
+        self.queue();
+        self.write_to(&mut lock(&self.file))
     }
 
-    /// Whether a sync has failed.
-    fn has_failed(&self) -> bool {
-        self.failure.load().as_ref().is_some_and(|failure| failure.is_final)
+    /// Whether no sync has failed.
+    fn check_synced(&self) -> Result<(), Arc<str>> {
+        match &*self.failure.load() {
+            Some(failure) if failure.is_final => Err(failure.why.clone()),
+            _ => Ok(()),
+        }
     }
 
     fn sync_data(&self, file: &File) -> io::Result<()> {
@@ -291,9 +293,7 @@ impl Log {
     /// A failure is noted under the lock: later than a success of another thread, it would stay for
     /// ever. And after a failed sync nobody writes, also who waited for the lock.
     fn write_to(&self, files: &mut LogFiles) -> Result<(), Arc<str>> {
-        if let Some(failure) = self.failure.load().as_ref().filter(|failure| failure.is_final) {
-            return Err(failure.why.clone());
-        }
+        self.check_synced()?;
         let LogFiles { unwritten, unwritten_seqs, .. } = files;
         {
             let mut pending = lock(&self.pending);
@@ -324,6 +324,7 @@ impl Log {
                 let synced = self.end_full(files);
                 synced.map_err(|error| self.fail("sync", &error, true))
             });
+            result = result.and_then(|()| self.check_synced());
         }
         files.unwritten.drain(..begin);
         files.unwritten.shrink_to(KEPT_BUFFER_BYTES);
@@ -472,12 +473,12 @@ impl Log {
 impl Queued for Log {
     fn sync(&self) -> bool {
         self.is_queued.store(false, Ordering::Release);
-        if self.has_failed() {
+        if self.check_synced().is_err() {
             return true;
         }
         let mut files = lock(&self.file);
         if self.write_to(&mut files).is_err() {
-            return self.has_failed();
+            return self.check_synced().is_err();
         }
         let written = self.written.load(Ordering::Acquire);
         let open = files.open.as_mut();
@@ -498,9 +499,12 @@ impl Queued for Log {
             crash_point("live-synced");
         }
         self.replace_failure(None);
-        // Another thread's sync of the same file may have got its error.
-        if !self.has_failed() {
+        // Another thread's sync of the same file may have got its error, which it notes under the
+        // lock.
+        let files = lock(&self.file);
+        if self.check_synced().is_ok() {
             self.done.send_replace(written);
+            drop(files);
             self.rotate(bytes);
         }
         true

@@ -1,6 +1,7 @@
 //! [`Syncer`]: the thread that syncs all logs of a process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -65,8 +66,17 @@ fn run(syncer: &Weak<Syncer>, is_prompt: bool) {
         if !is_prompt || !again.is_empty() {
             std::thread::sleep(INTERVAL);
         }
-        let all: Vec<_> = again.drain(..).chain(logs).collect();
-        again.extend(all.into_iter().filter(|log| !sync(&**log)));
+        add_others(&mut again, logs);
+        again.retain(|log| !sync(&**log));
+    }
+}
+
+/// Adds what is queued. What is tried again may be queued, too, and more than once.
+fn add_others(again: &mut Vec<Arc<dyn Queued>>, queued: Vec<Arc<dyn Queued>>) {
+    for log in queued {
+        if !again.iter().any(|other| ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&log))) {
+            again.push(log);
+        }
     }
 }
 
@@ -98,6 +108,15 @@ mod tests {
         fn give_up(&self) {
             self.1.send("given up").unwrap();
         }
+    }
+
+    #[test]
+    fn a_log_that_is_tried_again_is_not_tried_twice() {
+        let log = || Arc::new(Panics(AtomicBool::new(true), mpsc::channel().0)) as Arc<dyn Queued>;
+        let (one, other) = (log(), log());
+        let mut again = vec![one.clone()];
+        add_others(&mut again, vec![one.clone(), other.clone(), one, other]);
+        assert_eq!(again.len(), 2);
     }
 
     #[test]

@@ -208,7 +208,6 @@ impl LogFollower {
                     // Before this process may decide: what a server acknowledged just before its
                     // end may be in the engine only.
                     let epoch = epoch.filter(|_| self.has_read_engine(self.epoch.1));
-                    self.access.logs_read();
                     self.access.round_succeeded(epoch, through_ms);
                     if std::mem::take(&mut self.is_absorb_due) {
                         self.set.absorb_again();
@@ -225,7 +224,6 @@ impl LogFollower {
                         | FollowError::Missing(..)
                             if has_settled =>
                         {
-                            self.access.logs_read();
                             FOLLOW_INTERVAL
                         }
                         _ => backoff.after_failure(),
@@ -284,6 +282,9 @@ impl LogFollower {
             if let Err(error) = self.follow(node).await {
                 failed = Some(error);
             }
+        }
+        if !matches!(failed, Some(FollowError::Store(_))) {
+            self.access.logs_read();
         }
         let gap = self.logs.values().flat_map(|log| &log.gaps).next().map(|gap| gap.why.clone());
         match (failed, gap) {

@@ -107,7 +107,8 @@ impl TopicReader<'_> {
             }
             return Err(another_decides);
         }
-        if lock(&self.state).is_complete() {
+        let is_all = |state: &ReadState| state.is_complete() && state.waiting.is_empty();
+        if is_all(&lock(&self.state)) {
             self.reader.take_turn();
         }
         let mut workers = FuturesUnordered::new();

@@ -39,15 +39,23 @@ impl LogFollower {
             self.late = Some(batch);
             return Ok(());
         }
-        let mut left = batch.deletions.clone();
-        self.drop_seen_later(Day::at_unix_ms(oldest), &mut left).await?;
+        let settled = self.settle(&batch.deletions, Day::at_unix_ms(oldest)).await;
+        if settled.is_err() {
+            self.late = Some(batch);
+        }
+        settled
+    }
+
+    async fn settle(&self, deletions: &LateDeletions, oldest: Day) -> Result<(), FollowError> {
+        let mut left = deletions.clone();
+        self.drop_seen_later(oldest, &mut left).await?;
         let set = self.set.clone();
         // The own log has what is not in the store yet.
         let own = move || set.drop_added_later(&mut left).map(|()| left);
         let left = tokio::task::spawn_blocking(own).await;
         let left = left.unwrap_or_else(|_| Err("a panic".into()));
         let left = left.map_err(FollowError::OwnLog)?;
-        self.set.end_late(&batch.deletions, &left).map_err(refused)
+        self.set.end_late(deletions, &left).map_err(refused)
     }
 
     /// Settles late deletions when there are many.
