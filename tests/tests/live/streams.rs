@@ -230,7 +230,7 @@ fn an_old_deletion_hides_no_id_that_only_the_engine_has_yet() {
     backend.env.truncate(backend.env.len() - 2);
     successor.until("it decides", |daemon| live(daemon, "decides") == true);
     assert_eq!(wire(&successor).call(&format!("SADD rt {}", again[0])), ":1|");
-    follower.until("the engine has told it", |daemon| hits(daemon, &again) == 1);
+    follower.until("the engine has brought it", |daemon| hits(daemon, &again) == 1);
 
     let _first = serve(&backend, "standby", lease, &["--data-dir", &first]);
     follower.until("it has read the old log", |daemon| hits(daemon, &kept) == 1);

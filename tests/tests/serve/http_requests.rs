@@ -158,6 +158,26 @@ fn the_format_of_a_reply_is_the_one_that_was_requested() {
     }
 }
 
+/// An array of IDs would be one ID, and so would compressed ones.
+#[test]
+fn a_body_that_says_that_it_is_no_list_of_ids_is_refused() {
+    let backend = Backend::local();
+    let daemon = ready(&backend, &[]);
+    for (header, expected) in [
+        ("Content-Type: application/json", 415),
+        ("Content-Type: Application/JSON; charset=utf-8", 415),
+        ("Content-Type: application/x-www-form-urlencoded", 200),
+        ("Content-Type: text/plain", 200),
+        ("Content-Encoding: gzip", 415),
+        ("Content-Encoding: Identity", 200),
+    ] {
+        let head = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+        let request = format!("{head}{header}\r\nContent-Length: 2\r\n\r\nx\n");
+        let answer = exchange(&daemon.public, request.as_bytes());
+        assert_eq!(status(&answer), expected, "{header}: {answer}");
+    }
+}
+
 #[test]
 fn every_get_has_a_head_and_a_request_without_a_host_is_refused() {
     let backend = Backend::local();
