@@ -481,15 +481,12 @@ impl Queued for Log {
             return self.check_synced().is_err();
         }
         let written = self.written.load(Ordering::Acquire);
+        let bytes = files.open.as_ref().map_or(0, |open| open.bytes);
         let open = files.open.as_mut();
-        let unsynced = open.map(|open| {
-            let folders = mem::take(&mut open.unsynced_folders);
-            (folders, open.file.clone(), open.bytes)
-        });
-        let bytes = unsynced.as_ref().map_or(0, |(.., bytes)| *bytes);
+        let unsynced = open.map(|open| (mem::take(&mut open.unsynced_folders), open.file.clone()));
         // Others may write while this waits for the disk.
         drop(files);
-        if let Some((folders, file, _)) = unsynced {
+        if let Some((folders, file)) = unsynced {
             crash_point("live-syncing");
             let named = folders.iter().try_for_each(File::sync_all);
             if let Err(error) = named.and_then(|()| self.sync_data(&file)) {
