@@ -112,15 +112,14 @@ impl LiveSettings {
         }
     }
 
-    /// Refuses a folder for what is added that is in the store: its commands would take it for a
-    /// filter.
+    /// Refuses a data folder that is in the store, where commands would take it for a filter.
     pub(super) fn check_data_dir(&self, settings: &Settings) -> Result<(), Error> {
         let (Some(folder), Some(store)) = (&self.data_dir, settings.store_folder()) else {
             return Ok(());
         };
         match (real_path(folder), real_path(&store)) {
             (Ok(real), Ok(store)) if real.starts_with(&store) => Err(Error::Usage(format!(
-                "the data folder {} is in the store {}: give it a folder elsewhere",
+                "the data folder {} is in the store {}: give it a folder of its own",
                 folder.display(),
                 store.display()
             ))),
