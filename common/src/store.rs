@@ -47,7 +47,7 @@ pub use blobs::{MAX_BLOB_BYTES, Upload};
 pub use day_lookup::{DEFAULT_TRACE_DAYS, DayLookup, Trace, TraceSummary};
 pub use deltas::{ArrivingDelta, DeltaRequest};
 pub use fetch::{open_file, open_url, read_copy};
-pub use history::WholeHistory;
+pub use history::HistoryRecords;
 pub use live_lookup::LiveChange;
 use local::LocalRecords;
 pub use local::real_path;

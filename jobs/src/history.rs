@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::HistoryEvent;
-use bloomsday_common::store::WholeHistory;
+use bloomsday_common::store::HistoryRecords;
 use clap::Args;
 
 use crate::config::Settings;
@@ -24,7 +24,7 @@ impl History {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
         store.check_pointers(&self.filter).await?;
-        let WholeHistory { events, unreadable } = store.whole_history(&self.filter).await?;
+        let HistoryRecords { events, unreadable } = store.history_records(&self.filter).await?;
         for (key, why) in &unreadable {
             complain("warning", &format!("{key} cannot be read and is left out: {why}"));
         }

@@ -15,7 +15,7 @@ const MAX_CONCURRENT_READS: usize = 16;
 
 /// The newest records of a history, newest first.
 #[derive(Debug, Default)]
-pub struct WholeHistory {
+pub struct HistoryRecords {
     /// Those that can be read.
     pub events: Vec<HistoryEvent>,
     /// The keys of the others, and what is wrong with them.
@@ -51,7 +51,7 @@ impl Store {
     ///
     /// # Errors
     /// The store's.
-    pub async fn whole_history(&self, filter: &FilterName) -> Result<WholeHistory, Error> {
+    pub async fn history_records(&self, filter: &FilterName) -> Result<HistoryRecords, Error> {
         self.read_history(filter, MAX_HISTORY).await
     }
 
@@ -67,7 +67,7 @@ impl Store {
         Ok(self.read_history(filter, max).await?.events)
     }
 
-    async fn read_history(&self, filter: &FilterName, max: usize) -> Result<WholeHistory, Error> {
+    async fn read_history(&self, filter: &FilterName, max: usize) -> Result<HistoryRecords, Error> {
         let folder = key::histories(filter);
         let mut names = self.objects.names(&folder).await?;
         names.retain(|name| name.ends_with(".json"));
@@ -90,7 +90,7 @@ impl Store {
                 }
             })
             .buffered(MAX_CONCURRENT_READS);
-        let mut history = WholeHistory::default();
+        let mut history = HistoryRecords::default();
         while let Some((key, state)) = records.try_next().await? {
             match state {
                 RecordState::Found(event) => history.events.push(event),
