@@ -39,8 +39,8 @@ pub(crate) struct Serve {
     /// A filter to serve; may repeat [default: every filter of the configuration].
     #[arg(long, value_name = "NAME")]
     filter: Vec<FilterName>,
-    /// The address for lookups [default: 127.0.0.1:8642]; with --resp alone, for metrics and health
-    /// [default: none].
+    /// The address for lookups [default: 127.0.0.1:8642]; with --resp alone, for the page,
+    /// metrics and health [default: none].
     #[arg(long, value_name = "ADDRESS", value_parser = crate::config::address, env = "BLOOMSDAY_LISTEN")]
     listen: Option<SocketAddr>,
     /// The address for reloads and the operator's page [default: 127.0.0.1:8643].
@@ -139,9 +139,9 @@ impl Serve {
             ));
         }
         if is_alone {
-            let metrics = self.listen.or(file.listen);
-            live.check_apart(metrics.as_slice())?;
-            return live.serve_alone(access.live_token, access.tls, metrics, output).await;
+            let listen = self.listen.or(file.listen);
+            live.check_apart(listen.as_slice())?;
+            return live.serve_alone(access.live_token, access.tls, listen, output).await;
         }
         let mut config = self.config(names, settings)?;
         let (listen, admin) = self.addresses(file, &live, access.admin_token.is_some())?;

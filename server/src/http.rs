@@ -12,6 +12,7 @@
 //! | `query`, `ids`, `blocks`, `answers` | lookups: bodies, their IDs, their memory, their results |
 //! | `page`, `fleet`, `history_cache`, `traffic_history` | the status page and its data |
 //! | `metrics`, `live_metrics` | Prometheus text: of filters; of the live layer |
+//! | `live_alone` | the address of a process that serves Redis clients alone |
 //! | `texts` | an address with texts only, for other programs |
 //! | `headers`, `reply` | rules of HTTP; the forms of replies |
 
@@ -25,6 +26,8 @@ mod headers;
 mod history_cache;
 mod ids;
 mod listen;
+#[cfg(feature = "live")]
+mod live_alone;
 #[cfg(feature = "live")]
 mod live_metrics;
 mod metrics;
@@ -40,7 +43,7 @@ use std::sync::Arc;
 
 pub use self::listen::Server;
 #[cfg(feature = "live")]
-pub use self::live_metrics::live_metrics;
+pub use self::live_alone::serve_live;
 pub use self::texts::serve_texts;
 use tokio::sync::watch;
 

@@ -59,7 +59,9 @@ pub(crate) use self::replication::sharing::{SharedSet, Sharing};
 pub(crate) use self::replication::ship::Shipper;
 use self::set::{Before, End};
 pub(crate) use self::set::{DayFilter, LiveSet, SetError};
-pub use self::status::{LiveStatus, ShareStatus};
+pub use self::status::{
+    ClientFilterStatus, LayerStatus, LiveStatus, MAX_LISTED_FILTERS, ShareStatus,
+};
 pub use self::stream::feed_status::FeedStatus;
 pub use self::stream::{EngineUrl, FeedUrl};
 pub(crate) use self::ticket::Ticket;
@@ -260,6 +262,12 @@ impl Live {
         self.0.clock.now_ms()
     }
 
+    /// The same as a point in time.
+    #[cfg(feature = "http")]
+    pub(crate) fn timestamp(&self) -> jiff::Timestamp {
+        self.0.clock.now()
+    }
+
     /// The same in microseconds.
     #[cfg(feature = "resp")]
     pub(crate) fn microseconds(&self) -> u64 {
@@ -395,7 +403,6 @@ impl Live {
     }
 
     /// The sets that clients made, and what is known of each.
-    #[cfg(feature = "http")]
     pub(crate) fn made_by_clients(&self) -> Vec<(Key, LiveStatus)> {
         let now = self.now();
         let all = self.all();
@@ -403,8 +410,40 @@ impl Live {
         made.map(|set| (set.key().clone(), set.status(now))).collect()
     }
 
+    /// What is known of this process's live filters as a whole, and of those that clients made.
+    ///
+    /// ```
+    /// use bloomsday_server::live::{Live, LiveConfig};
+    ///
+    /// let live = Live::open(LiveConfig::new(None))?;
+    /// let status = live.status();
+    /// assert_eq!((status.client_filters, status.log_error), (0, None));
+    /// # Ok::<(), bloomsday_server::error::Error>(())
+    /// ```
+    pub fn status(&self) -> LayerStatus {
+        let mut made = self.made_by_clients();
+        let client_filters = made.len();
+        made.sort_by(|(a, x), (b, y)| y.entries.cmp(&x.entries).then_with(|| a.cmp(b)));
+        let listed = made.into_iter().take(MAX_LISTED_FILTERS);
+        let largest = listed.map(|(key, status)| ClientFilterStatus {
+            database: key.database,
+            filter: String::from_utf8_lossy(&key.name).into_owned(),
+            entries: status.entries,
+            memory_bytes: status.memory_bytes,
+            added_new: status.added_new,
+            added_seen: status.added_seen,
+        });
+        let (memory_used_bytes, memory_limit_bytes) = self.memory();
+        LayerStatus {
+            memory_used_bytes,
+            memory_limit_bytes,
+            log_error: self.log_error().map(|why| why.to_string()),
+            client_filters,
+            largest: largest.collect(),
+        }
+    }
+
     /// Why a log cannot be written or synced, if there is such a log: adds to its set are refused.
-    #[cfg(feature = "http")]
     pub(crate) fn log_error(&self) -> Option<Arc<str>> {
         self.all().iter().filter_map(|set| set.log()).find_map(|log| log.failure())
     }

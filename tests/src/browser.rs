@@ -100,6 +100,19 @@ impl Browser {
         }
     }
 
+    /// Waits until a script returns a value.
+    #[track_caller]
+    pub fn run_until(&self, script: &str, value: &Value) {
+        let start = Instant::now();
+        loop {
+            let returned = self.run(script);
+            if returned == *value {
+                return;
+            }
+            assert!(start.elapsed() < DEADLINE, "waited in vain for {value}, not {returned}");
+        }
+    }
+
     /// Types into the element that a CSS selector finds.
     pub fn type_into(&self, selector: &str, text: &str) {
         let path = format!("/element/{}/value", self.find(selector));

@@ -15,8 +15,8 @@ pub struct LiveDaemon {
     process: Child,
     /// The host and the port for Redis clients.
     pub address: String,
-    /// Those for metrics, with `--listen`.
-    pub metrics: Option<String>,
+    /// Those for the page and metrics, with `--listen`.
+    pub listen: Option<String>,
 }
 
 impl LiveDaemon {
@@ -74,8 +74,8 @@ impl LiveDaemon {
             return None;
         };
         let address = at["resp"].as_str().expect("an address").to_owned();
-        let metrics = at["listen"].as_str().map(str::to_owned);
-        Some(LiveDaemon { process, address, metrics })
+        let listen = at["listen"].as_str().map(str::to_owned);
+        Some(LiveDaemon { process, address, listen })
     }
 
     /// The port.

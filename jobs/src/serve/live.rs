@@ -167,12 +167,12 @@ impl LiveSettings {
     }
 
     /// Serves Redis clients and no filter of a store, until SIGTERM or Ctrl-C. SIGHUP reads the
-    /// certificate again. `metrics` is where scrapes and health checks are answered.
+    /// certificate again. `listen` is for the page, scrapes and health checks.
     pub(super) async fn serve_alone(
         &self,
         token: Option<Token>,
         tls: Option<Tls>,
-        metrics: Option<SocketAddr>,
+        listen: Option<SocketAddr>,
         output: &Output,
     ) -> Result<ExitCode, Error> {
         let live = self.open(token, true).await?;
@@ -180,11 +180,11 @@ impl LiveSettings {
         let resp = self.listen(live.clone(), tls.clone()).await?;
         let resp = resp.expect("there is an address for clients");
         // After it: a client that finds this server ready can connect.
-        let metrics = match metrics {
-            Some(address) => Some(serve_metrics(live, tls.clone(), address).await?),
+        let listen = match listen {
+            Some(address) => Some(http::serve_live(live, address, tls.clone()).await?),
             None => None,
         };
-        announce_alone(&resp, metrics, tls.as_ref(), output);
+        announce_alone(&resp, listen, tls.as_ref(), output);
         signals.until_ended(tls.as_ref()).await;
         tracing::info!("stopping: no new requests; the running ones are finished");
         resp.stop().await;
@@ -193,36 +193,20 @@ impl LiveSettings {
 }
 
 /// Prints where a server without filters of a store listens.
-fn announce_alone(resp: &Resp, metrics: Option<SocketAddr>, tls: Option<&Tls>, output: &Output) {
+fn announce_alone(resp: &Resp, listen: Option<SocketAddr>, tls: Option<&Tls>, output: &Output) {
     let mut at = json!({ "resp": resp.address.to_string() });
-    if let Some(metrics) = metrics {
-        at["listen"] = metrics.to_string().into();
+    if let Some(listen) = listen {
+        at["listen"] = listen.to_string().into();
     }
     output.show(&at, || {
         let https = if tls.is_some() { "https" } else { "http" };
-        let metrics = metrics.map(|metrics| format!(", metrics at {https}://{metrics}/metrics"));
-        let metrics = metrics.unwrap_or_default();
-        format!("Redis clients at {}://{}{metrics}\n", scheme(tls), resp.address)
+        let page = listen.map(|listen| format!(", the page at {https}://{listen}/"));
+        let page = page.unwrap_or_default();
+        format!("Redis clients at {}://{}{page}\n", scheme(tls), resp.address)
     });
 }
 
 /// The scheme of the address for Redis clients.
 pub(super) fn scheme(tls: Option<&Tls>) -> &'static str {
     if tls.is_some() { "rediss" } else { "redis" }
-}
-
-/// Answers scrapes and health checks of a server without filters of a store.
-async fn serve_metrics(
-    live: Live,
-    tls: Option<Tls>,
-    address: SocketAddr,
-) -> Result<SocketAddr, Error> {
-    let text = move |path: &str| match path {
-        "/metrics" => Ok(http::live_metrics(&live)),
-        "/livez" => Ok(b"live\n".to_vec()),
-        // All logs were read before anything listened.
-        "/readyz" => Ok(b"ready\n".to_vec()),
-        _ => Err("GET /metrics, /livez or /readyz: no filter of a store is served here\n"),
-    };
-    Ok(http::serve_texts(address, tls, text).await?)
 }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::headers;
 use super::listen::Service;
-use super::page::Page;
+use super::page::{self, Page};
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
 use crate::connections;
@@ -60,7 +60,7 @@ impl Admin {
         let (method, path) = (headers::read_method(request.method()), request.uri().path());
         // The page itself contains no data: it is where the token is typed.
         if method == Method::GET && path == "/" {
-            return self.page.html();
+            return page::html();
         }
         if self.token.as_ref().is_some_and(|token| !headers::has_token(&request, token)) {
             return reply::unauthorized();

@@ -124,6 +124,24 @@ impl Server {
     }
 }
 
+/// Serves one address for as long as the program runs. Returns it, with the port that the system
+/// chose for port 0.
+pub(super) fn serve_always<S: Service>(
+    address: SocketAddr,
+    service: Arc<S>,
+    tls: Option<Tls>,
+) -> Result<SocketAddr, Error> {
+    let Address { listener, address } = bind(address)?;
+    let (stop, stopped) = watch::channel(false);
+    let tls = tls.map(|tls| tls.acceptor(Some(HTTP1)));
+    tokio::spawn(async move {
+        accept(listener, service, tls, stopped).await;
+        // Until here: without its sender the loop would end.
+        drop(stop);
+    });
+    Ok(address)
+}
+
 /// Serves connections until `stopped` says so.
 pub(super) async fn accept<S: Service>(
     listener: TcpListener,

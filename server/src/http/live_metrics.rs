@@ -7,7 +7,7 @@ use crate::live::Live;
 
 /// The metrics of the live filters of a process as Prometheus text, for one that serves Redis
 /// clients alone. A server with filters of a store has them in its own metrics.
-pub fn live_metrics(live: &Live) -> Vec<u8> {
+pub(super) fn text(live: &Live) -> Vec<u8> {
     let registry = Registry::new();
     let mut page = Vec::new();
     let encoded = register(live, &registry)

@@ -13,7 +13,8 @@ use bloomsday_common::pointer::{EventKind, HistoryEvent};
 use bloomsday_common::store::DEFAULT_TRACE_DAYS;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
-use serde_json::{Value, json};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use super::fleet;
@@ -53,30 +54,11 @@ impl Page {
         Page { bloomsday, traffic_history, history_cache, trace_permit }
     }
 
-    /// The page itself, without data.
-    pub(super) fn html(&self) -> Reply {
-        let nonce = nonce();
-        let html = HTML.replace("NONCE", &nonce);
-        let mut reply = of(StatusCode::OK, "text/html; charset=utf-8", html);
-        let policy = format!(
-            "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
-             connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
-             frame-ancestors 'none'"
-        );
-        let policy = HeaderValue::from_str(&policy).expect("the nonce is hexadecimal");
-        let headers = reply.headers_mut();
-        headers.insert(CONTENT_SECURITY_POLICY, policy);
-        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-        let opener = HeaderName::from_static("cross-origin-opener-policy");
-        headers.insert(opener, HeaderValue::from_static("same-origin"));
-        reply
-    }
-
     /// The data of the page; with `admin` also the history and the servers.
     pub(super) async fn data(&self, admin: bool) -> Reply {
         let statuses = self.bloomsday.status();
         self.history_cache.refresh(&self.bloomsday, &statuses).await;
-        let mut filters = serde_json::Map::new();
+        let mut filters = Map::new();
         for status in statuses {
             let history = self.history_cache.get(&status.filter);
             let mut page = json!(&status);
@@ -89,11 +71,15 @@ impl Page {
             }
             filters.insert(status.filter.to_string(), page);
         }
-        let now = format!("{:.0}", self.bloomsday.now());
-        let page = json!({
-            "version": env!("CARGO_PKG_VERSION"), "now": now, "admin": admin, "filters": filters,
-        });
-        json_reply(StatusCode::OK, &page)
+        json_reply(StatusCode::OK, &data(self.bloomsday.now(), admin, filters, self.live()))
+    }
+
+    /// The live layer, if the process has one.
+    pub(super) fn live(&self) -> Value {
+        #[cfg(feature = "live")]
+        return json!(self.bloomsday.live().map(|live| live.status()));
+        #[cfg(not(feature = "live"))]
+        Value::Null
     }
 
     /// Which of the last days contain an ID: `?id=PERCENT-ENCODED&days=N`.
@@ -143,6 +129,33 @@ impl Page {
             Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the trace panicked"),
         }
     }
+}
+
+/// The page itself, without data.
+pub(super) fn html() -> Reply {
+    let nonce = nonce();
+    let html = HTML.replace("NONCE", &nonce);
+    let mut reply = of(StatusCode::OK, "text/html; charset=utf-8", html);
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
+         connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    );
+    let policy = HeaderValue::from_str(&policy).expect("the nonce is hexadecimal");
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, policy);
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    let opener = HeaderName::from_static("cross-origin-opener-policy");
+    headers.insert(opener, HeaderValue::from_static("same-origin"));
+    reply
+}
+
+/// The data of the page, by its filters and its live layer.
+pub(super) fn data(now: Timestamp, admin: bool, filters: Map<String, Value>, live: Value) -> Value {
+    json!({
+        "version": env!("CARGO_PKG_VERSION"), "now": format!("{now:.0}"), "admin": admin,
+        "filters": filters, "live": live,
+    })
 }
 
 /// What an ID is to the live IDs of this server.

@@ -15,7 +15,7 @@ use super::blocks::Blocks;
 #[cfg(feature = "live")]
 use super::changes::{self, ChangeKind};
 use super::listen::Service;
-use super::page::Page;
+use super::page::{self, Page};
 use super::reply::{self, Reply, error, json as json_reply, text};
 use super::{headers, metrics, query};
 use crate::bloomsday::Bloomsday;
@@ -69,9 +69,9 @@ impl Public {
             (&Method::GET, ["livez"]) => text(StatusCode::OK, "live\n"),
             (&Method::GET, ["readyz"]) => self.readiness(),
             (&Method::GET, ["status"]) => self.status(),
-            (&Method::GET, ["version"]) => self.version(),
+            (&Method::GET, ["version"]) => version(self.started),
             (&Method::GET, ["metrics"]) => metrics::render(&self.bloomsday, self.started()),
-            (&Method::GET, [""]) => self.page.html(),
+            (&Method::GET, [""]) => page::html(),
             (&Method::GET, ["page.json"]) => self.page.data(false).await,
             (&Method::GET, ["v1", "filters", filter, "ids", id]) => {
                 query::one(&self.bloomsday, filter, id)
@@ -132,7 +132,8 @@ impl Public {
             .into_iter()
             .map(|status| (status.filter.to_string(), json!(status)))
             .collect();
-        json_reply(StatusCode::OK, &json!({ "filters": filters }))
+        let status = json!({ "filters": filters, "live": self.page.live() });
+        json_reply(StatusCode::OK, &status)
     }
 
     /// When this process started, by the clock of now.
@@ -140,16 +141,14 @@ impl Public {
         let uptime = SignedDuration::try_from(self.started.elapsed()).unwrap_or_default();
         self.bloomsday.now().saturating_sub(uptime).unwrap_or_default()
     }
+}
 
-    fn version(&self) -> Reply {
-        let uptime = self.started.elapsed().as_secs();
-        json_reply(
-            StatusCode::OK,
-            &json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "format": bloomsday_common::blob::VERSION,
-                "uptime_seconds": uptime,
-            }),
-        )
-    }
+/// The version of a program that runs since `started`.
+pub(super) fn version(started: Instant) -> Reply {
+    let version = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "format": bloomsday_common::blob::VERSION,
+        "uptime_seconds": started.elapsed().as_secs(),
+    });
+    json_reply(StatusCode::OK, &version)
 }

@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
-use tokio::sync::watch;
 
 use super::headers;
-use super::listen::{self, HTTP1, Service};
+use super::listen::{self, Service};
 use super::metrics::PROMETHEUS_TEXT;
 use super::reply::{self, Reply};
 use crate::error::Error;
@@ -61,13 +60,5 @@ pub async fn serve_texts(
     tls: Option<Tls>,
     text: impl Fn(&str) -> Result<Vec<u8>, &'static str> + Send + Sync + 'static,
 ) -> Result<SocketAddr, Error> {
-    let listen::Address { listener, address } = listen::bind(address)?;
-    let (stop, stopped) = watch::channel(false);
-    let tls = tls.map(|tls| tls.acceptor(Some(HTTP1)));
-    tokio::spawn(async move {
-        listen::accept(listener, Arc::new(Texts(text)), tls, stopped).await;
-        // Until here: without its sender the loop would end.
-        drop(stop);
-    });
-    Ok(address)
+    listen::serve_always(address, Arc::new(Texts(text)), tls)
 }

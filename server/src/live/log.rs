@@ -158,7 +158,6 @@ impl Log {
     }
 
     /// Why nothing can be written, or was synced, if that is so.
-    #[cfg(feature = "http")]
     pub(super) fn failure(&self) -> Option<Arc<str>> {
         self.failure.load().as_ref().map(|failure| failure.why.clone())
     }

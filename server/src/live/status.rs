@@ -1,5 +1,5 @@
-//! [`LiveStatus`]: what is known of the live IDs over a filter. `/status` returns it and the
-//! metrics are made of it.
+//! [`LiveStatus`]: what is known of the live IDs over a filter, and [`LayerStatus`], of all live
+//! filters of a process. `/status` returns both and the metrics are made of them.
 
 use bloomsday_common::day::Day;
 use bloomsday_common::live::lease::Lease;
@@ -48,6 +48,44 @@ pub struct LiveStatus {
     #[serde(flatten)]
     pub share: Option<ShareStatus>,
 }
+
+/// The live layer of a process: its memory, its logs, and the filters that Redis clients made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LayerStatus {
+    /// The memory of all live filters, in bytes.
+    pub memory_used_bytes: u64,
+    /// The limit on that memory: adds beyond it are refused.
+    pub memory_limit_bytes: u64,
+    /// Why a log cannot be written or synced, so that adds to its filter are refused; absent when
+    /// all can.
+    pub log_error: Option<String>,
+    /// How many filters Redis clients made.
+    pub client_filters: usize,
+    /// Those with the most IDs: at most [`MAX_LISTED_FILTERS`](crate::live::MAX_LISTED_FILTERS).
+    pub largest: Vec<ClientFilterStatus>,
+}
+
+/// A filter that Redis clients made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ClientFilterStatus {
+    /// Its database.
+    pub database: u8,
+    /// Its key; what is not UTF-8 is replaced.
+    pub filter: String,
+    /// How many IDs it has.
+    pub entries: u64,
+    /// The bytes of their table.
+    pub memory_bytes: u64,
+    /// Adds since the start that were answered "new".
+    pub added_new: u64,
+    /// Adds since the start that were answered "seen".
+    pub added_seen: u64,
+}
+
+/// How many filters of Redis clients a status lists.
+pub const MAX_LISTED_FILTERS: usize = 100;
 
 /// How this server shares the live IDs of one filter with others.
 #[derive(Clone, Debug, PartialEq, Serialize)]

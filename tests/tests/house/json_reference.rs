@@ -3,11 +3,13 @@
 use bloomsday_tests::sources::root;
 
 /// The objects whose fields are public structs: their files, and the structs of one table.
-const OBJECTS: [(&str, &[&str]); 14] = [
+const OBJECTS: [(&str, &[&str]); 16] = [
     ("server/src/status.rs", &["FilterStatus"]),
     ("server/src/status.rs", &["Judged"]),
     ("server/src/status.rs", &["Reloaded"]),
     ("server/src/live/status.rs", &["LiveStatus", "ShareStatus"]),
+    ("server/src/live/status.rs", &["LayerStatus"]),
+    ("server/src/live/status.rs", &["ClientFilterStatus"]),
     ("common/src/live/lease.rs", &["Lease"]),
     ("server/src/live/stream/feed_status.rs", &["FeedStatus"]),
     ("server/src/live/memory/domains.rs", &["DomainShare"]),

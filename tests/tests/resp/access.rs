@@ -12,7 +12,7 @@ use bloomsday_tests::live::{LiveDaemon, Wire};
 use bloomsday_tests::program::bloomsday;
 use bloomsday_tests::publisher::Publisher;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const NO_FILTER: &str =
@@ -212,11 +212,11 @@ fn metric(page: &str, name: &str) -> f64 {
 }
 
 #[test]
-fn a_server_for_redis_clients_alone_answers_scrapes_and_health_checks() {
+fn a_server_for_redis_clients_alone_answers_scrapes_health_checks_and_its_status() {
     let folder = TempDir::new().unwrap();
     let flags = ["--listen", "127.0.0.1:0", "--live-memory", "32MiB"];
     let daemon = LiveDaemon::on(folder.path(), &flags);
-    let address = daemon.metrics.clone().expect("it says where");
+    let address = daemon.listen.clone().expect("it says where");
     let get = |path: &str| {
         let url = format!("http://{address}{path}");
         ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap()
@@ -259,8 +259,29 @@ fn a_server_for_redis_clients_alone_answers_scrapes_and_health_checks() {
     let url = format!("http://{address}");
     assert_eq!(bloomsday(&["health", &url]).run().expect(0).stdout, "live\n");
     assert_eq!(bloomsday(&["health", &url, "--ready"]).run().expect(0).stdout, "ready\n");
-    let none = ureq::get(format!("{url}/status")).call().unwrap_err();
+    let status: Value = serde_json::from_str(&get("/status")).unwrap();
+    assert_eq!(status["filters"], json!({}));
+    let live = &status["live"];
+    assert_eq!(
+        (&live["memory_used_bytes"], &live["client_filters"]),
+        (&json!(used as u64), &json!(4))
+    );
+    assert_eq!((&live["memory_limit_bytes"], &live["log_error"]), (&json!(32 << 20), &Value::Null));
+    // Those with most IDs come first, then by database and name.
+    let listed = live["largest"].as_array().unwrap();
+    let listed: Vec<(&Value, &Value, &Value)> =
+        listed.iter().map(|f| (&f["database"], &f["filter"], &f["entries"])).collect();
+    let expected = [(0, "copies", 2), (0, "seen", 2), (0, "near", 1), (3, "seen", 1)];
+    let expected = expected.map(|(database, filter, ids)| json!([database, filter, ids]));
+    assert_eq!(json!(listed), json!(expected));
+    let seen = &live["largest"][1];
+    assert_eq!((&seen["added_new"], &seen["added_seen"]), (&json!(2), &json!(1)));
+    let page: Value = serde_json::from_str(&get("/page.json")).unwrap();
+    assert_eq!((&page["live"], &page["admin"]), (live, &json!(false)));
+    let none = ureq::get(format!("{url}/v1/filters/seen/ids/a")).call().unwrap_err();
     assert!(matches!(none, ureq::Error::StatusCode(404)), "{none}");
+    let only_read = ureq::post(format!("{url}/status")).send_empty().unwrap_err();
+    assert!(matches!(only_read, ureq::Error::StatusCode(405)), "{only_read}");
     assert_eq!(daemon.stop(), 0);
 }
 
@@ -270,7 +291,7 @@ fn its_scrapes_and_health_checks_are_over_tls_if_there_is_a_certificate() {
     let [ca, cert, key] = certificates(folder.path());
     let daemon =
         LiveDaemon::start(&["--listen", "127.0.0.1:0", "--tls-cert", &cert, "--tls-key", &key]);
-    let address = daemon.metrics.clone().expect("it says where").replace("127.0.0.1", "localhost");
+    let address = daemon.listen.clone().expect("it says where").replace("127.0.0.1", "localhost");
     let health =
         |scheme: &str| bloomsday(&["health", &format!("{scheme}://{address}"), "--ca", &ca]).run();
     health("https").expect(0);

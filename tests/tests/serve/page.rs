@@ -9,6 +9,7 @@ use bloomsday_tests::backend::Backend;
 use bloomsday_tests::browser::Browser;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user};
+use bloomsday_tests::live::{LiveDaemon, Wire};
 use bloomsday_tests::publisher::Publisher;
 
 const TOKEN: &str = "correct-horse-battery";
@@ -130,6 +131,41 @@ fn the_page_shows_live_ids_and_names_the_day_only_for_what_it_knows() {
         browser.click(".ask button");
         browser.until(says);
     }
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn the_page_shows_the_filters_of_redis_clients_also_without_any_filter_of_a_store() {
+    let alone = LiveDaemon::start(&["--listen", "127.0.0.1:0"]);
+    let mut client = alone.connect();
+    let browser = Browser::open(1200, 900, false);
+    browser.go(&format!("http://{}", alone.listen.as_ref().unwrap()));
+    browser.until("filters\n0");
+    // A key is never markup, and a long one is cut.
+    let (odd, long) = ("<img/src=x/onerror=document.title='owned'>", "k".repeat(900));
+    assert_eq!(client.call(&format!("BF.MADD {odd} a b a")), "*3|:1|:1|:0|");
+    assert_eq!(client.call(&format!("SADD {long} a")), ":1|");
+    let page = browser.until(odd);
+    for text in ["filters\n2", "its limit\n1.0 GiB", "66.7 %", &format!("{}…", &long[..60])] {
+        assert!(page.contains(text), "no {text:?} in {page}");
+    }
+    assert!(!page.contains(&long), "{page}");
+    // Known at the second reading of the page.
+    let rates =
+        "return [...document.querySelectorAll('#live td:nth-child(6)')].map((x) => x.textContent)";
+    browser.run_until(rates, &serde_json::json!(["0.0", "0.0"]));
+    assert_eq!(browser.run("return document.title"), "Bloomsday");
+    picture(&browser, "redis-clients");
+
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
+    let daemon = Daemon::ready(&backend, &["--resp", "127.0.0.1:0"]);
+    let browser = Browser::open(1200, 1400, false);
+    browser.go(&daemon.public);
+    let page = browser.until("✓ ok");
+    assert!(!page.contains("Filters of Redis clients"), "there are none: {page}");
+    assert_eq!(Wire::connect(daemon.resp.as_ref().unwrap()).call("BF.ADD urls a"), ":1|");
+    browser.until("Filters of Redis clients");
 }
 
 /// As an operator would, with the token.
