@@ -59,7 +59,7 @@ fn hits(daemon: &Daemon, ids: &[String]) -> usize {
 }
 
 /// Segments below a folder of a local store.
-fn segments(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn segments(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
     let all = paths.flat_map(|path| if path.is_dir() { segments(&path) } else { vec![path] });

@@ -7,6 +7,7 @@ mod day;
 mod follow;
 mod kafka;
 mod kills;
+mod late_deletions;
 mod log_format;
 mod store;
 mod streams;

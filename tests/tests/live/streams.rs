@@ -14,7 +14,7 @@ use bloomsday_tests::live::Wire;
 use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::redis::Redis;
 
-fn serve(backend: &Backend, role: &str, more: &str, flags: &[&str]) -> Daemon {
+pub(super) fn serve(backend: &Backend, role: &str, more: &str, flags: &[&str]) -> Daemon {
     let config = backend.folder.path().join(format!("{role}.toml")).display().to_string();
     let text = format!("[filters.rt]\nlive = \"{role}\"\n{more}");
     std::fs::write(&config, text).unwrap();
@@ -22,17 +22,17 @@ fn serve(backend: &Backend, role: &str, more: &str, flags: &[&str]) -> Daemon {
     Daemon::ready(backend, &[&fixed, flags].concat())
 }
 
-fn wire(daemon: &Daemon) -> Wire {
+pub(super) fn wire(daemon: &Daemon) -> Wire {
     Wire::connect(daemon.resp.as_ref().unwrap())
 }
 
-fn hits(daemon: &Daemon, ids: &[String]) -> usize {
+pub(super) fn hits(daemon: &Daemon, ids: &[String]) -> usize {
     let answer = daemon.post("/v1/filters/rt/query", ids.join("\n").as_bytes());
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.body.lines().filter(|line| *line == "1").count()
 }
 
-fn live(daemon: &Daemon, field: &str) -> serde_json::Value {
+pub(super) fn live(daemon: &Daemon, field: &str) -> serde_json::Value {
     daemon.status()["live"][field].clone()
 }
 
@@ -136,7 +136,7 @@ fn what_an_engine_lost_is_sent_again_while_adds_go_on() {
 
 /// No segment can be written to the store: a file is in place of the day's folder, whose path is
 /// returned.
-fn no_segments(backend: &Backend) -> PathBuf {
+pub(super) fn no_segments(backend: &Backend) -> PathBuf {
     let day = Path::new(&backend.store).join(format!("rt/live/{}", today()));
     std::fs::create_dir_all(day.parent().unwrap()).unwrap();
     std::fs::write(&day, "").unwrap();
@@ -163,7 +163,7 @@ fn ids_in_the_engine_only() -> (Backend, Redis, String, Vec<String>) {
     (backend, redis, keys, new)
 }
 
-fn folder(backend: &Backend, name: &str) -> String {
+pub(super) fn folder(backend: &Backend, name: &str) -> String {
     backend.folder.path().join(name).display().to_string()
 }
 
@@ -196,47 +196,6 @@ fn a_successor_decides_when_it_has_read_the_engine_to_its_end() {
         threads.spawn(|| redis.command(&["CLIENT", "PAUSE", "4000", "ALL"]));
         succeed(&backend, &keys, &new);
     });
-}
-
-/// What a decider deleted just before it was killed comes after what its successor added, and the
-/// store has that later still.
-#[test]
-fn an_old_deletion_hides_no_id_that_only_the_engine_has_yet() {
-    let mut backend = Backend::local();
-    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
-    let redis = Redis::start();
-    let lease = "live_lease = \"6s\"\n";
-    let keys = format!("live_engine = \"{}\"\n{lease}", redis.address());
-    let day = no_segments(&backend);
-    let first = folder(&backend, "first");
-    let decider = serve(&backend, "decide", lease, &["--data-dir", &first]);
-    let mut absent = (100_000..).map(user).filter(|id| !decider.contains(id));
-    let [again, kept, gone] = std::array::from_fn(|_| [absent.next().unwrap()]);
-    drop(absent);
-    assert_eq!(
-        wire(&decider).call(&format!("SADD rt {} {} {}", again[0], kept[0], gone[0])),
-        ":3|"
-    );
-    assert_eq!(wire(&decider).call(&format!("SREM rt {} {}", again[0], gone[0])), ":2|");
-    decider.signal("KILL");
-    decider.wait();
-    std::fs::remove_file(&day).unwrap();
-
-    let follower = serve(&backend, "follow", &keys, &[]);
-    let ships = folder(&backend, "it-ships");
-    let pause = [("BLOOMSDAY_PAUSE_AT", "shipping"), ("BLOOMSDAY_PAUSE_UNTIL", &ships)];
-    backend.env.extend(pause.map(|(name, value)| (name, value.to_owned())));
-    let successor = serve(&backend, "standby", &keys, &["--data-dir", &folder(&backend, "second")]);
-    backend.env.truncate(backend.env.len() - 2);
-    successor.until("it decides", |daemon| live(daemon, "decides") == true);
-    assert_eq!(wire(&successor).call(&format!("SADD rt {}", again[0])), ":1|");
-    follower.until("the engine has brought it", |daemon| hits(daemon, &again) == 1);
-
-    let _first = serve(&backend, "standby", lease, &["--data-dir", &first]);
-    follower.until("it has read the old log", |daemon| hits(daemon, &kept) == 1);
-    std::fs::write(&ships, "").unwrap();
-    follower.until("the others are deleted", |daemon| hits(daemon, &gone) == 0);
-    assert_eq!(hits(&follower, &again), 1, "it was added after the deletion");
 }
 
 struct Over<'a>(&'a AtomicBool);

@@ -82,9 +82,9 @@ pub(in crate::live) struct LogFollower {
     epoch: (LeaseEpoch, Instant),
     /// Whether logs were read from the beginning, so that the day's filter may have what came.
     is_absorb_due: bool,
-    /// Whether logs are read from the beginning a second time: what they deleted may have been seen
-    /// again in another one, which is here.
-    is_reread: bool,
+    /// Deletions from before this time are late: logs were read from the beginning a second time,
+    /// and what one deleted may have been seen again, in what was here then.
+    late_before_ms: u64,
 }
 
 /// Frames that came by an engine before they were in the store.
@@ -105,6 +105,9 @@ struct LateBatch {
     ahead: BTreeMap<u64, u64>,
     /// When that was.
     since: Instant,
+    /// Why it could not be settled, and when that is tried again.
+    failure: Option<(String, Instant)>,
+    backoff: Backoff,
 }
 
 /// One log.
@@ -119,8 +122,9 @@ struct RemoteLog {
     next: Option<u64>,
     /// Whether the segment before is damaged, so that nobody knows where it ends.
     is_end_unknown: bool,
-    /// The time of its newest frame.
+    /// The time of its newest frame, and of its newest one that was in the store.
     newest_ms: u64,
+    stored_ms: u64,
     /// Whether the engine lacks frames of it that are not in the store, either.
     is_broken_in_engine: bool,
     gaps: Vec<Gap>,
@@ -185,7 +189,7 @@ impl LogFollower {
             list_due,
             epoch: (None, Instant::now()),
             is_absorb_due: true,
-            is_reread: false,
+            late_before_ms: 0,
         }
     }
 
@@ -202,7 +206,6 @@ impl LogFollower {
             self.receive_queued().await;
             // Also when a log cannot be read: what was read of others counts.
             let settled = self.settle_late_deletions().await;
-            let has_settled = settled.is_ok();
             let pause = match round.and_then(|through_ms| settled.map(|()| through_ms)) {
                 Ok(through_ms) => {
                     // Before this process may decide: what a server acknowledged just before its
@@ -221,11 +224,7 @@ impl LogFollower {
                         // The store answers: what others add goes on coming.
                         FollowError::Damaged(..)
                         | FollowError::Incomplete(_)
-                        | FollowError::Missing(..)
-                            if has_settled =>
-                        {
-                            FOLLOW_INTERVAL
-                        }
+                        | FollowError::Missing(..) => FOLLOW_INTERVAL,
                         _ => backoff.after_failure(),
                     }
                 }
@@ -256,13 +255,7 @@ impl LogFollower {
 
     /// Reads all that is new. Returns the time before which everything is here.
     async fn round(&mut self) -> Result<u64, FollowError> {
-        if self.is_incomplete.swap(false, Ordering::Relaxed) {
-            self.logs.clear();
-            self.list_due = Instant::now();
-            self.is_absorb_due = true;
-            self.is_reread = true;
-        }
-        if self.list_due <= Instant::now() {
+        if self.list_due <= Instant::now() || self.is_incomplete.load(Ordering::Relaxed) {
             self.list_logs().await?;
             self.fill_gaps().await?;
             self.list_due = Instant::now() + LIST_INTERVAL;
@@ -289,13 +282,8 @@ impl LogFollower {
         let gap = self.logs.values().flat_map(|log| &log.gaps).next().map(|gap| gap.why.clone());
         match (failed, gap) {
             (Some(error), _) => Err(error),
-            (None, gap) => {
-                self.is_reread = false;
-                match gap {
-                    Some(why) => Err(FollowError::Incomplete(why)),
-                    None => Ok(self.through_ms()),
-                }
-            }
+            (None, Some(why)) => Err(FollowError::Incomplete(why)),
+            (None, None) => Ok(self.through_ms()),
         }
     }
 
@@ -306,6 +294,9 @@ impl LogFollower {
         // Of a head that is older, no segment is read. A day more, for clocks that differ.
         let since = Day::of(self.clock.now()).minus(self.days + 1);
         let nodes = in_time(self.store.head_nodes(&self.filter, Some(since))).await?;
+        if self.is_incomplete.swap(false, Ordering::Relaxed) {
+            self.begin_anew();
+        }
         // Logs of servers that are gone for longer are forgotten.
         let (ahead, listed) = (&self.ahead, BTreeSet::from_iter(nodes));
         self.logs.retain(|node, log| {
@@ -314,6 +305,7 @@ impl LogFollower {
                 || ahead.contains_key(node)
                 || !log.gaps.is_empty()
                 || log.is_broken_in_engine
+                || Day::at_unix_ms(log.stored_ms) >= since
         });
         for node in listed.into_iter().filter(|node| Some(*node) != self.own) {
             self.logs.entry(node).or_default();
@@ -324,6 +316,17 @@ impl LogFollower {
             self.access.lease_observed(lease.state.found().cloned());
         }
         Ok(())
+    }
+
+    /// Lets all logs be read from the beginning.
+    fn begin_anew(&mut self) {
+        self.is_absorb_due = true;
+        self.late_before_ms = self.clock.now_ms();
+        for log in self.logs.values_mut() {
+            let RemoteLog { newest_ms, stored_ms, .. } = *log;
+            self.late_before_ms = self.late_before_ms.max(newest_ms);
+            *log = RemoteLog { newest_ms, stored_ms, ..RemoteLog::default() };
+        }
     }
 
     /// What others changed before this time is here, by the clock of the one that wrote last.
@@ -473,6 +476,7 @@ impl LogFollower {
         if let Some(log) = self.logs.get_mut(&key.node) {
             log.gaps.extend(gaps);
             log.newest_ms = log.newest_ms.max(newest_ms);
+            log.stored_ms = log.stored_ms.max(newest_ms);
             log.next = Some(log.next.unwrap_or(0).max(next));
             (log.last, log.is_end_unknown) = (Some(key), is_end_unknown);
         }
@@ -492,13 +496,12 @@ impl LogFollower {
         let (header, frames) = frames.map_err(|bad| damaged(key, &bad))?;
         let others = self.logs.iter().filter(|(node, _)| **node != key.node);
         let newest = others.map(|(_, log)| log.newest_ms).max().unwrap_or(0);
-        let (now, is_late) = (self.clock.now_ms(), is_late || self.is_reread);
+        let (now, late_before) = (self.clock.now_ms(), newest.max(self.late_before_ms));
         let mut last = (header.first_seq, 0);
         for frame in frames.map_while(Result::ok) {
             last = (frame.seq, last.1.max(frame.ms));
             if frame.seq >= from {
-                let is_late = is_late || frame.ms < newest;
-                self.set.apply(now, &frame, is_late).map_err(refused)?;
+                self.set.apply(now, &frame, is_late || frame.ms < late_before).map_err(refused)?;
             }
         }
         self.bound_late_deletions().await?;

@@ -1,6 +1,7 @@
 //! Frames of a log that could not be read: they are looked for again, and what follows them is read
 //! all the same.
 
+use bloomsday_common::day::Day;
 use bloomsday_common::key::SegmentKey;
 
 use super::{CallError, FollowError, Gap, LogFollower, RemoteLog, fetch, in_time};
@@ -13,6 +14,35 @@ impl RemoteLog {
         let days = (self.last.as_ref().map_or(key.day, |last| last.day), key.day);
         let why = FollowError::Missing(key.node, first, last).to_string();
         Some(Gap { first, last, days, why })
+    }
+
+    /// Checks that these segments, of each the number of its first and its last frame, are all that
+    /// the log has in the store since a day, as far as is known.
+    pub(super) fn check_all(
+        &self,
+        node: u64,
+        since: Day,
+        mut segments: Vec<(u64, u64)>,
+    ) -> Result<(), FollowError> {
+        segments.sort_unstable();
+        let Some((mut next, _)) = segments.first().copied() else {
+            return match Day::at_unix_ms(self.stored_ms) >= since {
+                true => Err(FollowError::Incomplete(format!(
+                    "the segments of the log {node:016x} since {since} are not in the store"
+                ))),
+                false => Ok(()),
+            };
+        };
+        for (first, last) in segments {
+            if first > next {
+                return Err(FollowError::Missing(node, next, first - 1));
+            }
+            next = next.max(last.saturating_add(1));
+        }
+        match &self.head {
+            Some(head) if head.seq >= next => Err(FollowError::Missing(node, next, head.seq)),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -8,7 +8,11 @@ use bloomsday_common::live::segment::{Frames, Op};
 use futures::StreamExt;
 use tokio::time::Instant;
 
-use super::{FollowError, LateBatch, LogFollower, MAX_AHEAD, not_fetched, refused};
+use super::{
+    FOLLOW_INTERVAL, FollowError, LateBatch, LogFollower, MAX_AHEAD, MAX_PAUSE, damaged,
+    not_fetched, refused,
+};
+use crate::backoff::Backoff;
 use crate::live::replication::segment_fetch::fetch_all;
 use crate::live::replication::store_call::in_time;
 use crate::live::set::{LateDeletions, drop_if_later};
@@ -27,10 +31,12 @@ impl LogFollower {
     /// Cost: if there are any, a pass over the segments from the day of the oldest one on, and over
     /// the own log.
     pub(super) async fn settle_late_deletions(&mut self) -> Result<(), FollowError> {
-        let batch = self.late.take().unwrap_or_else(|| LateBatch {
+        let mut batch = self.late.take().unwrap_or_else(|| LateBatch {
             deletions: self.set.late_deletions(),
             ahead: self.ahead.iter().map(|(node, ahead)| (*node, ahead.last)).collect(),
             since: Instant::now(),
+            failure: None,
+            backoff: Backoff::new(FOLLOW_INTERVAL, MAX_PAUSE),
         });
         let Some(oldest) = batch.deletions.values().min().copied() else { return Ok(()) };
         let is_stored = || batch.ahead.iter().all(|(node, last)| self.is_stored(*node, *last));
@@ -39,7 +45,15 @@ impl LogFollower {
             self.late = Some(batch);
             return Ok(());
         }
-        let settled = self.settle(&batch.deletions, Day::at_unix_ms(oldest)).await;
+        let settled = match &batch.failure {
+            Some((why, due)) if Instant::now() < *due => Err(FollowError::Incomplete(why.clone())),
+            _ => {
+                let settled = self.settle(&batch.deletions, Day::at_unix_ms(oldest)).await;
+                let due = Instant::now() + batch.backoff.after_failure();
+                batch.failure = settled.as_ref().err().map(|error| (error.to_string(), due));
+                settled
+            }
+        };
         if settled.is_err() {
             self.late = Some(batch);
         }
@@ -82,29 +96,39 @@ impl LogFollower {
     }
 
     /// Drops the deletions after which another server saw the ID again, as far as the store knows.
+    ///
+    /// # Errors
+    /// Also when a segment is damaged or not there: it may have a later sighting, and although it
+    /// was read before, nobody knows of which IDs.
     async fn drop_seen_later(
         &self,
         oldest: Day,
         deleted: &mut LateDeletions,
     ) -> Result<(), FollowError> {
-        let nodes: Vec<u64> = self.logs.keys().copied().collect();
-        for day in oldest.through(*self.days().end()) {
-            for node in &nodes {
+        // Older segments may be pruned.
+        let since = oldest.max(*self.days().start());
+        for (node, log) in &self.logs {
+            let mut found = Vec::new();
+            for day in since.through(*self.days().end()) {
                 let listed =
                     in_time(self.store.segments_of(&self.filter, day, *node, None)).await?;
                 let mut fetched = pin!(fetch_all(&self.store, listed, MAX_CONCURRENT_FETCHES));
                 while let Some((key, bytes)) = in_time(async { Ok(fetched.next().await) }).await? {
                     let bytes = bytes.map_err(|error| not_fetched(&key, error))?;
-                    // One that is damaged is named where it is read in its order.
-                    let Ok((_, frames)) = Frames::of_named(&key, &bytes) else { continue };
-                    let seen = frames.map_while(Result::ok).filter(|frame| frame.op == Op::Add);
-                    for frame in seen {
-                        for hash in frame.hashes() {
-                            drop_if_later(deleted, hash, frame.ms);
+                    let frames = Frames::of_named(&key, &bytes);
+                    let (header, frames) = frames.map_err(|bad| damaged(&key, &bad))?;
+                    let mut last = header.first_seq;
+                    for frame in frames {
+                        let frame = frame.map_err(|bad| damaged(&key, &bad))?;
+                        last = frame.seq;
+                        if frame.op == Op::Add {
+                            frame.hashes().for_each(|hash| drop_if_later(deleted, hash, frame.ms));
                         }
                     }
+                    found.push((header.first_seq, last));
                 }
             }
+            log.check_all(*node, since, found)?;
         }
         Ok(())
     }

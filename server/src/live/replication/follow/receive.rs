@@ -103,17 +103,15 @@ impl LogFollower {
         let day = Day::of(self.clock.now());
         let Header { node, epoch, first_seq, .. } = header;
         let key = SegmentKey { filter: self.filter.clone(), day, node, epoch, first_seq };
-        if let Some(first) = frames.map_while(Result::ok).find(|frame| frame.seq >= next) {
-            let ahead = Ahead { last: first.seq, from_ms: first.ms, moved: Instant::now() };
-            self.ahead.entry(node).or_insert(ahead);
+        let mut new = frames.map_while(Result::ok).skip_while(|frame| frame.seq < next);
+        if let Some(first) = new.next() {
+            let (last, moved) = (new.last().map_or(first.seq, |frame| frame.seq), Instant::now());
+            let ahead = Ahead { last, from_ms: first.ms, moved };
+            let ahead = self.ahead.entry(node).or_insert(ahead);
+            (ahead.last, ahead.moved) = (ahead.last.max(last), moved);
             self.note_what_is_stored();
         }
         let (last, newest_ms) = self.apply(&key, bytes, next, false).await?;
-        if let Some(ahead) = self.ahead.get_mut(&node)
-            && last > ahead.last
-        {
-            (ahead.last, ahead.moved) = (last, Instant::now());
-        }
         if let Some(log) = self.logs.get_mut(&header.node) {
             log.next = Some(next.max(last.saturating_add(1)));
             log.newest_ms = log.newest_ms.max(newest_ms);
