@@ -22,7 +22,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use bloomsday_common::crash_point::crash_point;
@@ -37,6 +37,10 @@ const SEGMENT_BYTES: u64 = 8 << 20;
 /// One that is as long takes no frame more, although whoever writes has to wait for the sync: a
 /// start reads segments as a whole. So long is one that is written to during each sync.
 const MAX_OPEN_BYTES: u64 = if cfg!(test) { 16 << 20 } else { 256 << 20 };
+/// The most segments that wait until they can be closed; with more, the open one grows on.
+const MAX_FULL: usize = 16;
+/// How long after a segment could not be closed that is tried again: it is read for that.
+const CLOSE_INTERVAL: Duration = Duration::from_secs(60);
 /// The most bytes that wait for the disk; with more, changes are refused.
 const MAX_PENDING_BYTES: usize = 64 << 20;
 /// How long an acknowledgement waits for the engine or the store.
@@ -75,6 +79,8 @@ pub(super) struct Log {
     is_stuck: AtomicBool,
     #[cfg(test)]
     pub(super) failing_syncs: AtomicBool,
+    #[cfg(test)]
+    pub(super) failing_writes: AtomicBool,
     written: AtomicU64,
     /// The number of the last frame that others can read, if acknowledgements wait for that.
     shipped: OnceLock<watch::Receiver<u64>>,
@@ -94,6 +100,8 @@ struct LogFiles {
     /// behind a segment that is not synced: after a loss of power it could be there, and the end of
     /// that one not.
     full: Vec<OpenSegment>,
+    /// When one of them could not be closed.
+    not_closed: Option<Instant>,
     /// What could not be written, or was taken to be written.
     unwritten: Vec<u8>,
     /// The number of the first and of the last frame in it.
@@ -109,7 +117,7 @@ struct OpenSegment {
     is_torn: bool,
     /// The folders whose sync makes its name safe, until it is: open, since a log that is dropped
     /// gives its folder another name.
-    unsynced_folders: Vec<File>,
+    unsynced_folders: Arc<[File]>,
 }
 
 /// Why changes are refused.
@@ -141,6 +149,8 @@ impl Log {
             is_stuck: AtomicBool::new(false),
             #[cfg(test)]
             failing_syncs: AtomicBool::new(false),
+            #[cfg(test)]
+            failing_writes: AtomicBool::new(false),
             written: AtomicU64::new(next_seq.saturating_sub(1)),
             shipped: OnceLock::new(),
         }
@@ -269,8 +279,10 @@ impl Log {
     /// Writes all frames that wait. They are synced later, and what cannot be written now is tried
     /// again.
     pub(super) fn write(self: &Arc<Log>) -> Result<(), Arc<str>> {
+        let written = self.write_to(&mut lock(&self.file));
+        // After it: a sync that began before does not have these frames.
         self.queue();
-        self.write_to(&mut lock(&self.file))
+        written
     }
 
     /// Whether no sync has failed.
@@ -337,6 +349,10 @@ impl Log {
     /// Writes as many of the unwritten frames that begin at this byte as the open segment takes.
     /// Returns their length.
     fn write_frames(&self, files: &mut LogFiles, begin: usize) -> io::Result<usize> {
+        #[cfg(test)]
+        if self.failing_writes.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the disk of this test"));
+        }
         let LogFiles { open, unwritten, unwritten_seqs, .. } = files;
         let segment = match open {
             Some(segment) => segment,
@@ -394,19 +410,23 @@ impl Log {
         file.set_len(0)?;
         file.write_all(&header)?;
         let parent = self.folder.parent().unwrap_or(&self.folder);
-        let unsynced_folders = vec![File::open(&self.folder)?, File::open(parent)?];
+        let unsynced_folders = Arc::new([File::open(&self.folder)?, File::open(parent)?]);
         crash_point("live-created");
         let (file, bytes) = (Arc::new(file), header.len() as u64);
         Ok(OpenSegment { path, file, bytes, is_torn: false, unsynced_folders })
     }
 
     /// Closes segments that are long enough, if all of them is synced: of the open one so many
-    /// bytes. The next frame begins another. Those that cannot be closed now are tried again with
-    /// the next sync.
+    /// bytes. The next frame begins another. Those that cannot be closed now are tried again later.
     fn rotate(&self, synced: u64) {
         let mut files = lock(&self.file);
-        let ended = files.open.take_if(|open| open.bytes == synced && synced >= SEGMENT_BYTES);
+        let has_room = files.full.len() < MAX_FULL;
+        let is_full = |open: &mut OpenSegment| open.bytes == synced && synced >= SEGMENT_BYTES;
+        let ended = files.open.take_if(|open| has_room && is_full(open));
         files.full.extend(ended);
+        if files.not_closed.is_some_and(|at| at.elapsed() < CLOSE_INTERVAL) {
+            return;
+        }
         let full = mem::take(&mut files.full);
         drop(files);
         let mut left = Vec::new();
@@ -417,7 +437,9 @@ impl Log {
                 left.push(segment);
             }
         }
-        lock(&self.file).full.splice(..0, left);
+        let mut files = lock(&self.file);
+        files.not_closed = (!left.is_empty()).then(Instant::now);
+        files.full.splice(..0, left);
     }
 
     /// Refuses changes from now on: until a write succeeds, or until a restart.
@@ -476,34 +498,46 @@ impl Queued for Log {
             return true;
         }
         let mut files = lock(&self.file);
-        if self.write_to(&mut files).is_err() {
-            return self.check_synced().is_err();
+        // What was written before a write failed is synced all the same.
+        let is_written = self.write_to(&mut files).is_ok();
+        if self.check_synced().is_err() {
+            return true;
         }
         let written = self.written.load(Ordering::Acquire);
         let bytes = files.open.as_ref().map_or(0, |open| open.bytes);
-        let open = files.open.as_mut();
-        let unsynced = open.map(|open| (mem::take(&mut open.unsynced_folders), open.file.clone()));
+        let open = files.open.as_ref();
+        let unsynced = open.map(|open| (open.unsynced_folders.clone(), open.file.clone()));
         // Others may write while this waits for the disk.
         drop(files);
-        if let Some((folders, file)) = unsynced {
+        if let Some((folders, file)) = &unsynced {
             crash_point("live-syncing");
             let named = folders.iter().try_for_each(File::sync_all);
-            if let Err(error) = named.and_then(|()| self.sync_data(&file)) {
+            if let Err(error) = named.and_then(|()| self.sync_data(file)) {
                 self.fail("sync", &error, true);
                 return true;
             }
             crash_point("live-synced");
         }
-        self.replace_failure(None);
+        if is_written {
+            self.replace_failure(None);
+        }
         // Another thread's sync of the same file may have got its error, which it notes under the
         // lock.
-        let files = lock(&self.file);
-        if self.check_synced().is_ok() {
-            self.done.send_replace(written);
-            drop(files);
+        let mut files = lock(&self.file);
+        if self.check_synced().is_err() {
+            return true;
+        }
+        if let (Some(open), Some((_, synced))) = (&mut files.open, &unsynced)
+            && Arc::ptr_eq(&open.file, synced)
+        {
+            open.unsynced_folders = Arc::new([]);
+        }
+        self.done.send_replace(written);
+        drop(files);
+        if is_written {
             self.rotate(bytes);
         }
-        true
+        is_written
     }
 
     fn give_up(&self) {

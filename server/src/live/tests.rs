@@ -12,6 +12,7 @@ use bloomsday_common::live::segment::Frames;
 use tempfile::TempDir;
 
 use super::*;
+use crate::live::log::tail::Tail;
 
 fn key(name: &str) -> Key {
     Key { database: 0, name: name.as_bytes().into() }
@@ -283,6 +284,55 @@ async fn a_sync_that_fails_refuses_adds_for_ever() {
     let refused = set.add_each(now, &[3], |_, _| ());
     assert_eq!(refused.1, Err(SetError::Log(why)));
     assert!(all_alive(&live, "a", &[1, 2]), "lookups go on");
+}
+
+#[tokio::test]
+async fn what_was_written_before_a_write_failed_is_synced() {
+    let folder = TempDir::new().unwrap();
+    let live = open(folder.path(), Ack::Written);
+    add(&live, "a", &[1]).await;
+    let now = live.now();
+    let set = live.get(&key("a"), now).unwrap();
+    let log = set.log().unwrap();
+    let written = log.last_seq();
+    log.failing_writes.store(true, Ordering::Relaxed);
+    let why = set.add_each(now, &[2], |_, _| ()).0.wait().await.unwrap_err();
+    assert!(why.contains("cannot write the log"), "{why}");
+    while log.synced_seq() < written {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(log.failure().is_some());
+    log.failing_writes.store(false, Ordering::Relaxed);
+    while log.synced_seq() < log.last_seq() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(log.failure().is_none());
+}
+
+#[tokio::test]
+async fn what_follows_a_segment_that_cannot_be_closed_is_read_and_kept() {
+    let folder = TempDir::new().unwrap();
+    let some = hashes(0..1_200_000);
+    {
+        let live = open(folder.path(), Ack::Synced);
+        add(&live, "a", &some[..1]).await;
+        let first = files(folder.path()).remove(0);
+        fs::create_dir(first.with_extension("seg")).unwrap();
+        add(&live, "a", &some[1..]).await;
+        add(&live, "a", &[7]).await;
+        assert_eq!(files(folder.path()).len(), 3, "two open ones, and the folder");
+        let set = live.get(&key("a"), live.now()).unwrap();
+        let log = set.log().unwrap();
+        let (mut tail, synced) = (Tail::new(log.folder()), log.synced_seq());
+        let mut next = 1;
+        while next <= synced {
+            let piece = tail.read(next, synced).unwrap().expect("all of it can be read");
+            next = piece.frames().last().unwrap().unwrap().seq + 1;
+        }
+        fs::remove_dir(first.with_extension("seg")).unwrap();
+    }
+    let live = open(folder.path(), Ack::Synced);
+    assert!(all_alive(&live, "a", &some) && all_alive(&live, "a", &[7]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
