@@ -112,19 +112,24 @@ impl LiveSettings {
         }
     }
 
-    /// Refuses a data folder that is in the store, where commands would take it for a filter.
+    /// Refuses a data folder that is in the store, and a store in its folder of logs: commands
+    /// would take logs for filters.
     pub(super) fn check_data_dir(&self, settings: &Settings) -> Result<(), Error> {
         let (Some(folder), Some(store)) = (&self.data_dir, settings.store_folder()) else {
             return Ok(());
         };
-        match (real_path(folder), real_path(&store)) {
-            (Ok(real), Ok(store)) if real.starts_with(&store) => Err(Error::Usage(format!(
-                "the data folder {} is in the store {}: give it a folder of its own",
-                folder.display(),
-                store.display()
-            ))),
-            _ => Ok(()),
-        }
+        let (Ok(real), Ok(store)) = (real_path(folder), real_path(&store)) else { return Ok(()) };
+        let (inner, outer) = if real.starts_with(&store) {
+            ("data folder", "store")
+        } else if store.starts_with(real.join("live")) {
+            ("store", "data folder")
+        } else {
+            return Ok(());
+        };
+        let (folder, store) = (folder.display(), store.display());
+        Err(Error::Usage(format!(
+            "the {inner} is in the {outer}: give each of {folder} and {store} a folder of its own"
+        )))
     }
 
     /// Refuses more live filters than there may be: this is the last one of so many.

@@ -162,6 +162,12 @@ pub(super) async fn accept<S: Service>(
             permit = short.clone().acquire_owned() => (permit, true),
         };
         let permit = permit.expect("the semaphore is never closed");
+        let Some((stream, _)) = connections::accept(&listener, &mut stopped).await else { break };
+        // Others may have gone while this client was waited for.
+        let (permit, is_short) = match is_short.then(|| permits.clone().try_acquire_owned()) {
+            Some(Ok(freed)) => (freed, false),
+            _ => (permit, is_short),
+        };
         if is_short && warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
             warned = Some(Instant::now());
             tracing::warn!(
@@ -169,7 +175,6 @@ pub(super) async fn accept<S: Service>(
                  for each connection; let clients share connections, or add servers"
             );
         }
-        let Some((stream, _)) = connections::accept(&listener, &mut stopped).await else { break };
         let (service, watcher) = (service.clone(), graceful.watcher());
         let (tls, mut stopped) = (tls.clone(), stopped.clone());
         tokio::spawn(async move {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::today;
+use bloomsday_tests::program::bloomsday;
 use bloomsday_tests::publisher::Publisher;
 
 /// A local store with yesterday's filter.
@@ -205,6 +206,17 @@ fn what_a_server_refuses_the_check_of_the_configuration_refuses_in_the_same_word
     let config = backend.folder.path().join("bloomsday.toml");
     let inside = Path::new(&backend.store).join("data").display().to_string();
     let live = "[filters.a]\nlive = \"decide\"\n[filters.b]\nlive = \"decide\"\n";
+    // The store is the folder of the logs.
+    let data = backend.folder.path().join("data");
+    let logs = data.join("live").display().to_string();
+    fs::create_dir_all(&logs).unwrap();
+    fs::write(&config, format!("[filters.rt]\n[resp]\ndata_dir = \"{}\"\n", data.display()))
+        .unwrap();
+    let file = config.display().to_string();
+    for words in [&["config", "check"][..], &["serve"]] {
+        let words = [words, &["--config", &file, "--store", &logs]].concat();
+        bloomsday(&words).run().expect(2).complains(&["the store is in the data folder"]);
+    }
     for (text, why) in [
         (
             "listen = \"127.0.0.1:28642\"\nadmin = \"127.0.0.1:28642\"\n[filters.rt]\n",

@@ -342,6 +342,17 @@ fn in_a_flood_health_checks_are_answered_and_admin_and_lookups_go_on() {
     let mut answer = String::new();
     waiting.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // Who comes when one of the others has gone keeps its connection.
+    drop(std::mem::replace(&mut flood[0], hold(head)));
+    flood.truncate(CONNECTIONS - 2);
+    daemon.until("there is room", |_| {
+        let mut client = TcpStream::connect(&address).unwrap();
+        client.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = [0; 4096];
+        let n = client.read(&mut answer).unwrap();
+        !String::from_utf8_lossy(&answer[..n]).contains("connection: close")
+    });
+    flood.extend((flood.len()..CONNECTIONS + SHORT_CONNECTIONS).map(|_| hold(head)));
     // With all connections in use it still stops at SIGTERM, within the time for running requests.
     flood.push(TcpStream::connect(&address).unwrap());
     let start = Instant::now();
