@@ -561,8 +561,15 @@ pub(crate) async fn finish(
         }
     };
     let event = report.to_event(event);
-    // An unchanged day is no event.
-    if !report.dry_run && report.outcome != Outcome::Unchanged {
+    let is_event = match report.outcome {
+        // Nothing happened.
+        Outcome::Unchanged => false,
+        Outcome::Refused | Outcome::Superseded => {
+            !publish::is_recorded(store, &report.filter, &event).await
+        }
+        _ => true,
+    };
+    if !report.dry_run && is_event {
         publish::record(store, &report.filter, &event).await;
     }
     crash_point("recorded");

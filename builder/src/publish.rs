@@ -183,7 +183,7 @@ pub async fn plan(
 ) -> Result<PublishPlan, Error> {
     let now = store.pointer(&start.filter, start.day).await?;
     let unchanged_since_start = now.version == start.read.version;
-    let history = store.history(&start.filter).await?;
+    let history = store.pointer_history(&start.filter).await?;
     let today = Day::of(Timestamp::now());
     let past = Past::of(start.day, &history, &now.state, today, retention);
     let publish = protocol::publish(blob, &now.state, unchanged_since_start, &past);
@@ -206,8 +206,14 @@ impl PublishPlan {
                 superseded(start, blob, &format!("changed while this build ran ({now})"))
             }
             Publish::RolledBack { to } => {
-                let to = to.as_ref().map_or("nothing: it was removed".into(), BlobKey::to_string);
-                superseded(start, blob, &format!("was rolled back from this very blob to {to}"))
+                let to = to
+                    .as_ref()
+                    .map_or("nothing now: it was removed".into(), |to| format!("{to} now"));
+                superseded(
+                    start,
+                    blob,
+                    &format!("was rolled back from this very blob, and names {to}"),
+                )
             }
             Publish::Unreadable { why } => {
                 return Err(StoreError::Record {
@@ -314,6 +320,22 @@ async fn unchanged_after_all(
 async fn record_unchanged(store: &Store, filter: &FilterName, event: &HistoryEvent) {
     let event = HistoryEvent { outcome: Outcome::Unchanged, ..event.clone() };
     record(store, filter, &event).await;
+}
+
+/// How many of the newest records are searched for the end of a day's last build.
+const RECENT: usize = 16;
+
+/// Whether the newest recorded event of a day is a build that ended as this one did: with the same
+/// outcome and blob, for the same reason. Who tries a refused day again and again, each minute,
+/// must not push out what decides.
+pub(crate) async fn is_recorded(store: &Store, filter: &FilterName, event: &HistoryEvent) -> bool {
+    // Unknown: it is recorded again.
+    let recent = store.recent_history(filter, RECENT).await.unwrap_or_default();
+    let end = |event: &HistoryEvent| {
+        (event.kind, event.outcome, event.blob.clone(), event.reason.clone())
+    };
+    let newest = recent.iter().find(|other| other.day == event.day);
+    newest.is_some_and(|newest| end(newest) == end(event))
 }
 
 /// Appends a build to the history. What the build did is done, so a failure is only a warning.

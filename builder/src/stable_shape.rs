@@ -99,7 +99,7 @@ async fn first_fit(
 /// The blobs of the day's earlier builds, newest first. That of a refused one is left out: it may
 /// be of half the day's input, and no server has it.
 async fn own_blobs(store: &Store, job: &Job) -> Result<Vec<BlobKey>, StoreError> {
-    let history = store.history(&job.filter).await?;
+    let history = store.pointer_history(&job.filter).await?;
     let is_own = |blob: &BlobKey| blob.day == job.day && blob.filter == job.filter;
     let builds = history
         .iter()

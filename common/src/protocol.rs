@@ -131,7 +131,8 @@ pub enum Publish {
 ///
 /// A rolled-back day stays rolled back. When an operator made the pointer name something else, by
 /// any means, or removed it, a build moves it only to a blob that it has not named before: a build
-/// of corrected data makes such a blob, a build of the same bad data does not.
+/// of corrected data makes such a blob, a build of the same bad data with the same settings does
+/// not. Also after that, none moves it back to a blob that a repoint took it from.
 ///
 /// ```
 /// use bloomsday_common::protocol::{Past, Publish, RecordState, publish};
@@ -163,7 +164,7 @@ pub fn publish(
         RecordState::Unreadable(why) => Publish::Unreadable { why: why.clone() },
         now => {
             let named = now.found().map(|pointer| pointer.blob.clone());
-            match past.is_by_hand() && past.had(new) {
+            match past.was_rejected(new) || past.is_by_hand() && past.had(new) {
                 true => Publish::RolledBack { to: named },
                 false => Publish::Advance { previous: named },
             }

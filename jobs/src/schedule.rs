@@ -343,7 +343,7 @@ impl Runner {
     }
 
     async fn read_history(&mut self) -> Result<(), Error> {
-        let mut events = self.store.history(&self.filter).await?;
+        let mut events = self.store.pointer_history(&self.filter).await?;
         let oldest = Day::of(Timestamp::now()).minus(KEEP_EVENTS_DAYS);
         self.own_events.retain(|event| Day::of(event.at) >= oldest);
         events.retain(|event| Day::of(event.at) >= oldest);

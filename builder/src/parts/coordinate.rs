@@ -105,7 +105,7 @@ impl Coordinator {
     /// # Errors
     /// The store's.
     pub async fn expected_rows(&self) -> Result<Option<u64>, Error> {
-        let history = self.store.history(&self.job.filter).await?;
+        let history = self.store.pointer_history(&self.job.filter).await?;
         let mut builds =
             history.iter().filter(|event| event.day.is_some_and(|day| day <= self.job.day));
         Ok(builds.find_map(|event| event.rows.filter(|rows| *rows > 0)))

@@ -35,6 +35,8 @@ pub struct Past {
     had: BTreeSet<BlobKey>,
     by_hand: bool,
     unrecorded: bool,
+    /// What an operator's repoint took it from, and nothing has brought back since.
+    rejected: BTreeSet<BlobKey>,
 }
 
 impl Past {
@@ -68,7 +70,13 @@ impl Past {
         let had = published.into_iter().chain(may_have_had).chain(named.flatten()).collect();
         let lacks_end = |pointer| events.lacks_the_end_of(pointer) || events.ended_badly();
         let unrecorded = now.found().is_some_and(lacks_end);
-        Past { had, by_hand, unrecorded }
+        Past { had, by_hand, unrecorded, rejected: events.rejected() }
+    }
+
+    /// Whether an operator's repoint took the pointer from this blob, and nothing has brought it
+    /// back since.
+    pub fn was_rejected(&self, blob: &BlobKey) -> bool {
+        self.rejected.contains(blob)
     }
 
     /// Whether the pointer has named this blob, or may have.
@@ -106,6 +114,22 @@ impl DayEvents<'_> {
     fn published(&self) -> BTreeSet<BlobKey> {
         let named = self.ended_well().filter_map(|event| event.blob.clone());
         named.chain(self.0.iter().filter_map(|event| event.previous.clone())).collect()
+    }
+
+    /// The blobs that a repoint left, and that nothing has named since.
+    fn rejected(&self) -> BTreeSet<BlobKey> {
+        let mut events: Vec<&HistoryEvent> = self.ended_well().collect();
+        events.sort_by_key(|event| event.at);
+        let mut rejected = BTreeSet::new();
+        for event in events {
+            if event.kind == EventKind::Repoint {
+                rejected.extend(event.previous.clone());
+            }
+            if let Some(blob) = &event.blob {
+                rejected.remove(blob);
+            }
+        }
+        rejected
     }
 
     /// The events that certainly moved the pointer. Of interrupted events these are one for each

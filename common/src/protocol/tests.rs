@@ -126,6 +126,32 @@ fn a_rolled_back_day_moves_only_to_a_blob_it_has_not_had() {
 }
 
 #[test]
+fn a_blob_that_an_operator_left_stays_left_after_a_build_of_corrected_data() {
+    let (bad, corrected, earlier) = (blob(today(), 1), blob(today(), 2), blob(today(), 9));
+    let mut history = had(&[1]);
+    let mut add = |kind, from: &BlobKey, to: &BlobKey| {
+        let at = history.last().unwrap().at + jiff::SignedDuration::from_hours(1);
+        history.push(HistoryEvent {
+            day: Some(today()),
+            blob: Some(to.clone()),
+            previous: Some(from.clone()),
+            ..HistoryEvent::new(kind, Outcome::Published, at, "t")
+        });
+        history.clone()
+    };
+    add(EventKind::Repoint, &bad, &earlier);
+    let history = add(EventKind::Build, &earlier, &corrected);
+    let now = as_built(2, &history);
+    let to = Some(corrected.clone());
+    assert_eq!(decide(&now, true, &history), Publish::RolledBack { to });
+    // An operator who brings it back takes that back.
+    add(EventKind::Repoint, &corrected, &bad);
+    let history = add(EventKind::Build, &bad, &corrected);
+    let moves = |decision| matches!(decision, Publish::Advance { .. });
+    assert!(moves(decide(&as_built(2, &history), true, &history)));
+}
+
+#[test]
 fn a_rollback_to_an_older_blob_of_the_same_day_stands_too() {
     for kind in [Some(EventKind::Repoint), None] {
         let now = pointer(blob(today(), 2), kind);

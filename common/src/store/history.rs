@@ -5,11 +5,13 @@ use futures::{StreamExt, TryStreamExt};
 use super::{Store, records};
 use crate::error::Error;
 use crate::key::{self, FilterName};
-use crate::pointer::HistoryEvent;
+use crate::pointer::{EventKind, HistoryEvent};
 use crate::protocol::RecordState;
 
 /// How many records of a history are read; older ones are left out.
 const MAX_HISTORY: usize = 1000;
+/// The events that change pointers, or try to.
+const POINTER_EVENTS: [EventKind; 2] = [EventKind::Build, EventKind::Repoint];
 /// How many records are read at the same time.
 const MAX_CONCURRENT_READS: usize = 16;
 
@@ -47,12 +49,22 @@ impl Store {
         self.recent_history(filter, MAX_HISTORY).await
     }
 
+    /// As [`Store::history`], but only builds and repoints: what tells what pointers have named.
+    /// Pins and prunes, of which there may be many, push none of them out.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn pointer_history(&self, filter: &FilterName) -> Result<Vec<HistoryEvent>, Error> {
+        let changes = |name: &str| POINTER_EVENTS.iter().any(|kind| is_of(name, *kind));
+        Ok(self.read_history(filter, MAX_HISTORY, changes).await?.events)
+    }
+
     /// As [`Store::history`], with what cannot be read.
     ///
     /// # Errors
     /// The store's.
     pub async fn history_records(&self, filter: &FilterName) -> Result<HistoryRecords, Error> {
-        self.read_history(filter, MAX_HISTORY).await
+        self.read_history(filter, MAX_HISTORY, |_| true).await
     }
 
     /// As [`Store::history`], but at most `max` records.
@@ -64,13 +76,19 @@ impl Store {
         filter: &FilterName,
         max: usize,
     ) -> Result<Vec<HistoryEvent>, Error> {
-        Ok(self.read_history(filter, max).await?.events)
+        Ok(self.read_history(filter, max, |_| true).await?.events)
     }
 
-    async fn read_history(&self, filter: &FilterName, max: usize) -> Result<HistoryRecords, Error> {
+    /// Reads the newest records whose names are `wanted`.
+    async fn read_history(
+        &self,
+        filter: &FilterName,
+        max: usize,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<HistoryRecords, Error> {
         let folder = key::histories(filter);
         let mut names = self.objects.names(&folder).await?;
-        names.retain(|name| name.ends_with(".json"));
+        names.retain(|name| name.ends_with(".json") && wanted(name));
         names.sort_unstable_by(|a, b| b.cmp(a));
         names.truncate(max.min(MAX_HISTORY));
         let mut records = futures::stream::iter(names)
@@ -100,4 +118,9 @@ impl Store {
         }
         Ok(history)
     }
+}
+
+/// Whether a record's name says that it is of such an event. See [`key::history`].
+fn is_of(name: &str, kind: EventKind) -> bool {
+    name.split('-').nth(1) == Some(kind.name())
 }

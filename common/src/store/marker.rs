@@ -165,6 +165,6 @@ impl Store {
             matches!(event.kind, EventKind::Build | EventKind::Repoint)
                 && matches!(event.outcome, Outcome::Published | Outcome::Unchanged)
         };
-        Ok(!self.history(filter).await?.iter().any(moved))
+        Ok(!self.pointer_history(filter).await?.iter().any(moved))
     }
 }

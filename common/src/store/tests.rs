@@ -120,6 +120,26 @@ async fn history_comes_newest_first_and_an_outcome_replaces_its_intent() {
 }
 
 #[tokio::test]
+async fn pins_and_prunes_push_no_build_out_of_the_history_of_pointers() {
+    let (_folder, store) = local();
+    let event = |second: usize, kind| {
+        let at = Timestamp::from_second(1_700_000_000 + second as i64).unwrap();
+        HistoryEvent::new(kind, Outcome::Published, at, "test")
+    };
+    let moves = [event(0, EventKind::Build), event(1, EventKind::Repoint)];
+    let others = [EventKind::Pin, EventKind::Unpin, EventKind::Prune].into_iter().cycle();
+    let others = others.enumerate().map(|(n, kind)| event(n + 2, kind)).take(1_000);
+    for event in moves.iter().cloned().chain(others) {
+        store.append_event(&rt(), &event).await.unwrap();
+    }
+    let [build, repoint] = moves;
+    assert_eq!(store.pointer_history(&rt()).await.unwrap(), [repoint, build]);
+    let kinds: Vec<EventKind> =
+        store.history(&rt()).await.unwrap().iter().map(|event| event.kind).collect();
+    assert!(kinds.len() == 1_000 && !kinds.contains(&EventKind::Build));
+}
+
+#[tokio::test]
 async fn a_record_that_no_reader_would_accept_is_not_written() {
     let (_folder, store) = local();
     let long = Some("x".repeat(70_000));

@@ -101,6 +101,29 @@ fn a_day_unlike_those_before_is_refused_with_its_numbers_and_kept() {
     }
 }
 
+/// Who builds a day each minute would push out what decides, with the records of a day.
+#[test]
+fn a_build_that_ends_as_the_one_before_has_no_record_of_its_own() {
+    let backend = Backend::local();
+    week(&backend);
+    let half = rows(&backend, "half", (0..2_000).map(|n| Some(user(n))));
+    let good = rows(&backend, "good", TODAY.map(|n| Some(user(n))));
+    let build = |input: &PathBuf| Publisher::days_ago(&backend, 0).input(input).run();
+    let records = || events(&backend).len();
+    let before = records();
+    (0..3).for_each(|_| drop(build(&half).expect(6)));
+    assert_eq!(records(), before + 1);
+    build(&good).expect(0);
+    // It is another end now: what was refused has been let through, or mended.
+    build(&half).expect(6);
+    assert_eq!(records(), before + 3);
+    let (day, to) = (today().to_string(), today().minus(1).to_string());
+    backend.bloomsday(&["repoint", "rt", &day, "--to", &to, "--reason", "a test"]).run().expect(0);
+    let before = records();
+    (0..3).for_each(|_| drop(build(&good).expect(5)));
+    assert_eq!(records(), before + 1);
+}
+
 #[test]
 fn a_change_is_let_through_on_the_record() {
     let backend = Backend::local();
