@@ -1,7 +1,7 @@
 //! [`Error`]: why a day could not be built.
 
 use bloomsday_common::day::Day;
-use bloomsday_common::error::{Kind, is_forbidden, is_missing_bucket};
+use bloomsday_common::error::{Kind, is_forbidden, is_missing_bucket, rights};
 use bloomsday_common::redact::describe_source;
 use bloomsday_common::remedy::Remedy;
 
@@ -367,19 +367,18 @@ fn input_kind(error: &object_store::Error) -> Kind {
     }
 }
 
-/// The remedy for an error of a store.
-fn hint(error: &object_store::Error) -> &'static str {
-    match error {
-        _ if is_forbidden(error) => {
-            "check the credentials and their rights (on S3 a missing key also looks like this \
-             without the right s3:ListBucket): "
-        }
+/// What to do about an error of a store, before its text.
+fn hint(error: &object_store::Error) -> String {
+    let remedy = match error {
+        _ if is_forbidden(error) => rights(error),
         _ if is_missing_bucket(error) => {
-            "there is no such bucket or container; check its name, region and account: "
+            "there is no such bucket or container; check its name, region and account"
         }
         object_store::Error::NotFound { .. } => {
-            "it is gone; check its name, and whether something removes it while it is read: "
+            "it is gone; check its name, and whether something removes it while it is read"
         }
-        _ => "",
-    }
+        object_store::Error::InvalidPath { .. } => "rename or delete that object",
+        _ => return String::new(),
+    };
+    format!("{remedy}: ")
 }

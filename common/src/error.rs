@@ -186,11 +186,7 @@ pub enum Error {
         store: String,
     },
     /// The store refused for lack of rights.
-    #[error(
-        "{store} forbids to {doing} {key}: check the credentials and their rights (on S3 a missing \
-         key also looks like this without the right s3:ListBucket): {}",
-        describe_source(.source)
-    )]
+    #[error("{store} forbids to {doing} {key}: {}: {}", rights(.source), describe_source(.source))]
     Forbidden {
         /// The operation, as a verb.
         doing: &'static str,
@@ -487,15 +483,36 @@ impl Error {
     }
 }
 
+/// What to check when a store refuses for lack of rights.
+pub fn rights(error: &object_store::Error) -> &'static str {
+    match is_forbidden_by_the_system(error) {
+        true => "check owner and mode of the file and of the folders above it",
+        false => {
+            "check the credentials and their rights (on S3 a missing key also looks like this without the \
+             right s3:ListBucket)"
+        }
+    }
+}
+
 /// Whether the store refused for lack of rights, also where only the source of the error says so.
 ///
-/// For local files the system's error is in the chain of sources. For a refused *listing*,
+/// For a refused *listing*,
 /// object_store 0.14 keeps the HTTP status in a private type, so that only the text has it.
 pub fn is_forbidden(error: &object_store::Error) -> bool {
     use object_store::Error as E;
     if matches!(error, E::PermissionDenied { .. } | E::Unauthenticated { .. }) {
         return true;
     }
+    let text = error.to_string();
+    is_forbidden_by_the_system(error)
+        || matches!(error, E::Generic { .. })
+            && ["403 Forbidden", "401 Unauthorized"]
+                .iter()
+                .any(|status| text.contains(&format!("status code: {status}")))
+}
+
+/// Of local files the system's error is in the chain of sources.
+fn is_forbidden_by_the_system(error: &object_store::Error) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
         let io = error.downcast_ref::<std::io::Error>();
@@ -504,11 +521,7 @@ pub fn is_forbidden(error: &object_store::Error) -> bool {
         }
         next = error.source();
     }
-    let text = error.to_string();
-    matches!(error, E::Generic { .. })
-        && ["403 Forbidden", "401 Unauthorized"]
-            .iter()
-            .any(|status| text.contains(&format!("status code: {status}")))
+    false
 }
 
 /// Whether the store says that the bucket or container does not exist: a retry will not help. Only

@@ -178,8 +178,10 @@ impl Settings {
         let filter = self.filter(name);
         let wrong = |what: &str| Error::Usage(format!("[filters.{name}] {what}"));
         let catch_up_days = filter.catch_up_days.unwrap_or(defaults::CATCH_UP_DAYS);
-        if filter.marker.as_ref().is_some_and(|m| m.is_empty() || m.contains(['/', '*', '?', '[']))
-        {
+        let is_no_file = |marker: &String| {
+            matches!(&**marker, "" | "." | "..") || marker.contains(['/', '*', '?', '[', '{'])
+        };
+        if filter.marker.as_ref().is_some_and(is_no_file) {
             return Err(wrong("marker is the name of one file, such as _SUCCESS"));
         }
         let expression = filter.schedule.ok_or_else(|| {
@@ -259,7 +261,7 @@ impl Settings {
             layout,
             deltas: Deltas { bases, shape: overrides.shape.unwrap_or(shape) },
             memory: overrides.resources.memory(configured.memory),
-            spill_folder: overrides.resources.spill_folder(configured.spill),
+            spill_folder: overrides.resources.spill_folder(configured.spill)?,
             threads: overrides.resources.threads(),
             by: who(),
             gates: configured.gates,

@@ -318,8 +318,8 @@ fn warn_of_the_same_input_each_day(name: &FilterName, inputs: &[String]) {
         output::complain(
             "warning",
             &format!(
-                "filters.{name}.input: `{input}` has no {{day}}, so a day that is made up for is built from \
-                 what is there by then: write {{day}} where the path has the day, or `catch_up_days = 0`"
+                "filters.{name}.input: `{input}` is the same each day, so a day that is made up for is built \
+                 from what is there by then: write {{day}} where the path has the day, or `catch_up_days = 0`"
             ),
         );
     }

@@ -244,7 +244,7 @@ impl Demonstration<'_> {
         let job = Job {
             fpp: FPP,
             memory: 1 << 30,
-            spill_folder: resources.spill_folder(None),
+            spill_folder: resources.spill_folder(None)?,
             threads: resources.threads(),
             by: who(),
             remedy_words: remedy::words,

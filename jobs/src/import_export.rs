@@ -113,6 +113,9 @@ impl Export {
             Some(path) => (format!("write {}", path.display()), write_file(path, filter.body())),
             None => ("write to stdout".into(), std::io::stdout().write_all(filter.body())),
         };
+        // Whoever reads it may have enough.
+        let has_enough = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+        let written = written.or_else(|error| if has_enough(&error) { Ok(()) } else { Err(error) });
         written.map_err(|source| Error::System { doing, source })?;
         Ok(ExitCode::SUCCESS)
     }

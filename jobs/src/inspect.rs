@@ -106,10 +106,9 @@ async fn delta_bytes(text: &str, settings: &Settings) -> Result<Option<Vec<u8>>,
 
 fn open_to_read(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|source| match source.kind() {
-        std::io::ErrorKind::NotFound => Error::NotFound(format!(
-            "there is no file {}: name a file, or a blob of the store by its key or URL",
-            path.display()
-        )),
+        std::io::ErrorKind::NotFound => {
+            Error::NotFound(format!("there is no file {}", path.display()))
+        }
         _ => reading(path, source),
     })
 }
@@ -168,7 +167,12 @@ pub(crate) async fn open(
     let path = Path::new(text);
     // A key of the store has its folder in it.
     if path.is_file() || !text.contains("blobs/") {
-        return open_blob_file(path);
+        return open_blob_file(path).map_err(|error| match error {
+            Error::NotFound(why) => Error::NotFound(format!(
+                "{why}: name a file, or a blob of the store by its key or URL"
+            )),
+            other => other,
+        });
     }
     let store = store_of(text, settings)?;
     let key = key(text, store.roots())?;

@@ -180,7 +180,10 @@ fn run(cli: Cli, store_is_flag: bool, output: &Output) -> Result<ExitCode, Error
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime =
         runtime.map_err(|source| Error::System { doing: "start the runtime".into(), source })?;
-    let done = runtime.block_on(cli.command.run(&settings, output));
+    let done = runtime.block_on(async {
+        signals::outlive_file_limits()?;
+        cli.command.run(&settings, output).await
+    });
     // A name that nobody resolves keeps a thread long after the command has given up on it.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     done

@@ -82,7 +82,7 @@ impl Plan {
         let sizes = self.sizes()?;
         let estimate = match self.sizes_only {
             true => None,
-            false => Some(estimate::estimate(self.workload(sizes.shape)).await?),
+            false => Some(estimate::estimate(self.workload(sizes.shape)?).await?),
         };
         let mut report = sizes.json();
         report["build"] = json!(estimate.as_ref().map(Estimate::json));
@@ -146,16 +146,16 @@ impl Plan {
         })
     }
 
-    fn workload(self, shape: Shape) -> Workload {
-        Workload {
+    fn workload(self, shape: Shape) -> Result<Workload, Error> {
+        Ok(Workload {
             rows: self.rows.unwrap_or(self.ids).saturating_mul(u64::from(self.window_days)),
             ids: self.ids,
             shape,
             fpp: self.fpp,
             memory: self.resources.memory(None),
             threads: self.resources.threads(),
-            spill_folder: self.resources.spill_folder(None),
-        }
+            spill_folder: self.resources.spill_folder(None)?,
+        })
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn describe(report: &Report) -> String {
     let (bits, layout) = (report.bits_per_id, report.layout);
     let (measured, target) = (report.fpp_measured, target(report.fpp_target));
     lines.push(("size", format!("{}, {bits:.2} bits per ID, {layout}", mebibytes(report.bytes))));
-    lines.push(("fpp", format!("{measured:.6} measured, {target} target")));
+    lines.push(("fpp", format!("{} measured, {target} target", short(measured))));
     if !is_import {
         lines.extend([("overlap", overlap(report)), ("gates", gates(report))]);
     }
@@ -91,7 +91,12 @@ fn seconds(report: &Report) -> String {
 fn target(fpp: f64) -> String {
     const LONGEST: usize = 8;
     let exact = fpp.to_string();
-    if exact.len() <= LONGEST { exact } else { format!("{fpp:.6}") }
+    if exact.len() <= LONGEST { exact } else { short(fpp) }
+}
+
+/// A probability with six digits behind the point, or fewer of a small one.
+fn short(fpp: f64) -> String {
+    if fpp == 0.0 || fpp >= 1e-5 { format!("{fpp:.6}") } else { format!("{fpp:.2e}") }
 }
 
 /// How many files were read, and which were passed over.

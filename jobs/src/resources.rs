@@ -6,6 +6,8 @@ use bloomsday_builder::budget::default_memory;
 use bytesize::ByteSize;
 use clap::Args;
 
+use crate::error::Error;
+
 /// More are a typing error: each has buffers of its own.
 const MAX_THREADS: i64 = 1024;
 
@@ -30,9 +32,17 @@ impl Resources {
         self.memory.or(configured).map_or_else(default_memory, |memory| memory.as_u64())
     }
 
-    /// Where a build spills: the flag, else the configuration, else the system's folder.
-    pub(crate) fn spill_folder(&self, configured: Option<PathBuf>) -> PathBuf {
-        self.spill.clone().or(configured).unwrap_or_else(std::env::temp_dir)
+    /// Where a build spills: the flag, else the configuration, else the system's folder. One that
+    /// is named must exist, also for a build that will not need it.
+    pub(crate) fn spill_folder(&self, configured: Option<PathBuf>) -> Result<PathBuf, Error> {
+        match self.spill.clone().or(configured) {
+            Some(folder) if !folder.is_dir() => Err(Error::Usage(format!(
+                "there is no folder {} for what a build spills: make it, or change `spill` or --spill",
+                folder.display()
+            ))),
+            Some(folder) => Ok(folder),
+            None => Ok(std::env::temp_dir()),
+        }
     }
 
     pub(crate) fn threads(&self) -> usize {

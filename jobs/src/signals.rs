@@ -39,6 +39,15 @@ impl EndSignals {
     }
 }
 
+/// From now on a write beyond the limit on a file's size (`ulimit -f`) fails, as one on a full disk
+/// does. By default a signal ends the process without a word. In a runtime.
+pub(crate) fn outlive_file_limits() -> Result<(), Error> {
+    /// Of Linux and macOS.
+    const SIGXFSZ: i32 = 25;
+    // Whoever listened once is not ended by it.
+    listen(SignalKind::from_raw(SIGXFSZ)).map(drop)
+}
+
 fn listen(kind: SignalKind) -> Result<Signal, Error> {
     let doing = "listen for signals".to_owned();
     signal(kind).map_err(|source| Error::System { doing, source })

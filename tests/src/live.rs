@@ -44,18 +44,7 @@ impl LiveDaemon {
         bloomsday(&words).into_command()
     }
 
-    /// As [`LiveDaemon::on`], on a disk that is full once [`LiveDaemon::limit_files`] says so: then
-    /// a write fails, as with no space, and does not end the process.
-    pub fn on_limited_files(folder: &Path, more: &[&str]) -> LiveDaemon {
-        let folder = folder.to_str().expect("the folder's name is UTF-8");
-        let program = LiveDaemon::command(&[&["--data-dir", folder], more].concat());
-        let mut command = Command::new("bash");
-        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
-        command.arg(program.get_program()).args(program.get_args());
-        LiveDaemon::spawn(command).expect("the daemon says where it listens")
-    }
-
-    /// From now on no file may be longer.
+    /// From now on no file may be longer: a write beyond it fails, as on a full disk.
     pub fn limit_files(&self, bytes: &str) {
         let id = self.id().to_string();
         let limit = format!("--fsize={bytes}:unlimited");

@@ -7,6 +7,7 @@ use bloomsday_common::redact::redact_url;
 use object_store::{ObjectMeta, ObjectStore};
 
 use super::limits::MAX_WINDOW_DAYS;
+use super::template::expand;
 use crate::error::Error;
 
 /// The input that means the filter's own live IDs, in its own store.
@@ -84,8 +85,8 @@ impl Window {
         match inputs.iter().find(|input| self.days > 1 && is_same_each_day(input)) {
             None => Ok(()),
             Some(input) => wrong(format!(
-                "the input `{}` holds no {{day}}, so it is the same on each of them: write {{day}} \
-                 where its path has the day",
+                "the input `{}` is the same on two days that follow each other: write {{day}} where \
+                 its path has the day",
                 redact_url(input)
             )),
         }
@@ -97,9 +98,12 @@ impl Window {
     }
 }
 
-/// Whether an input is the same on every day, because it has no `{day}`.
+/// Whether an input is the same on days that follow each other: it has no `{day}`, or only its
+/// month.
 pub fn is_same_each_day(input: &str) -> bool {
-    !input.contains("{day") && input != LIVE
+    let days = ["2026-11-18", "2026-11-19"].map(|day| day.parse().expect("a day"));
+    let [first, second] = days.map(|day: Day| expand(input, day).ok());
+    first.is_some() && first == second && input != LIVE
 }
 
 /// The files of a day, or of a window of days.

@@ -71,9 +71,10 @@ pub(super) fn check(input: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether an input is a glob, and not one path.
+/// Whether an input is a glob, and not one path. A local file or folder may have a `[` in its name.
 pub(super) fn is_glob(input: &str) -> bool {
-    input.contains(['*', '?', '['])
+    let is_there = || std::path::Path::new(input).exists();
+    input.contains(['*', '?']) || input.contains('[') && !is_there()
 }
 
 /// The folder in which a glob begins, and what names below it match.

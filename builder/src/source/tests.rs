@@ -108,6 +108,14 @@ fn the_day_is_filled_in() {
 }
 
 #[test]
+fn a_file_or_folder_with_a_bracket_in_its_name_is_found_by_it() {
+    let dir = folder(&["one[1]/a.parquet", "b[2].parquet", "c1.parquet"]);
+    assert_eq!(found(&dir, &["one[1]"]).unwrap().len(), 1);
+    assert_eq!(found(&dir, &["b[2].parquet"]).unwrap().len(), 1);
+    assert_eq!(found(&dir, &["c[1].parquet"]).unwrap(), ["c1.parquet"]);
+}
+
+#[test]
 fn an_input_that_matches_nothing_fails_by_name_even_with_one_that_does() {
     let dir = folder(&["in/a.parquet", "empty/_SUCCESS"]);
     for nothing in ["dt={day}", "in/*.orc", "in/a.parquet/x", "empty", "i*", "no/such/*"] {

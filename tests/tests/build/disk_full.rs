@@ -19,8 +19,7 @@ const USERS: std::ops::Range<u64> = 0..60_000;
 fn limited(command: &Command, kib: u64, log: Option<&Path>) -> Command {
     let mut shell = Command::new("bash");
     let log = log.map_or(String::new(), |log| format!("2>>'{}'", log.display()));
-    // Ignored, the signal becomes an error of `write`, like that of a full disk.
-    shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$@\" {log}"), "bash"]);
+    shell.args(["-c", &format!("ulimit -f {kib}; exec \"$@\" {log}"), "bash"]);
     shell.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {

@@ -91,9 +91,13 @@ fn windows_that_cannot_be_are_refused() {
     let template = input(&backend, 0, 0..1_000);
     let fixed = template.replace("{day}", &today().to_string());
     let window = ["--window-days", "2"];
-    build(&backend, 0, &fixed, &window).expect(2).complains(&["holds no {day}", &fixed]);
+    let same = "is the same on two days";
+    build(&backend, 0, &fixed, &window).expect(2).complains(&[same, &fixed]);
+    // A folder of a month, which has the days after this one, too.
+    let month = template.replace("{day}", "{day:%Y-%m}");
+    build(&backend, 0, &month, &window).expect(2).complains(&[same, &month]);
     let both = [&window[..], &["--input", &fixed]].concat();
-    build(&backend, 0, &template, &both).expect(2).complains(&["holds no {day}"]);
+    build(&backend, 0, &template, &both).expect(2).complains(&[same]);
     for days in ["0", "401"] {
         build(&backend, 0, &template, &["--window-days", days]).expect(2).complains(&["1 to 400"]);
     }
@@ -158,7 +162,7 @@ fn the_configuration_prints_the_window_and_refuses_an_impossible_one() {
     let good = fs::read_to_string(&file).unwrap();
     for (from, to, why) in [
         ("window_days = 3", "window_days = 401", "1 to 400"),
-        ("dt={day}", "dt=1", "holds no {day}"),
+        ("dt={day}", "dt=1", "is the same on two days"),
         ("\"allow\"", "\"ignore\"", "window_missing"),
     ] {
         fs::write(&file, good.replace(from, to)).unwrap();

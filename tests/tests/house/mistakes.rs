@@ -156,7 +156,7 @@ fn what_serve_and_schedule_refuse_is_refused_by_a_check_of_the_configuration() {
     // A folder that is written anew each night has no day in its path.
     fs::write(&file, "[filters.rt]\ninput = \"in\"\ncolumn = \"id\"\nschedule = \"0 2 * * *\"")
         .unwrap();
-    check().expect(0).complains(&["has no {day}", "catch_up_days = 0"]);
+    check().expect(0).complains(&["is the same each day", "catch_up_days = 0"]);
     fs::write(&file, "[filters.rt]\ninput = \"live:\"\nschedule = \"0 2 * * *\"").unwrap();
     assert!(!check().expect(0).stderr.contains("{day}"));
 }

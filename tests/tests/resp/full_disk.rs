@@ -30,7 +30,7 @@ fn a_full_disk_refuses_adds_loses_none_and_is_forgotten_when_there_is_space() {
         let (folder, mut acknowledged, mut next) = (TempDir::new().unwrap(), Vec::new(), 0);
         let mut refused = 0;
         for time in 0..times {
-            let daemon = LiveDaemon::on_limited_files(folder.path(), &["--ack", ack]);
+            let daemon = LiveDaemon::on(folder.path(), &["--ack", ack]);
             let mut wire = daemon.connect();
             // The torn frame is at another place each time.
             for _ in 0..=time % 7 {
