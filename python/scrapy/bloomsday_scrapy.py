@@ -209,6 +209,8 @@ class Connection:
         kind, text = line[:1], line[1:-2]
         if not line.endswith(b"\r\n"):
             raise ConnectionError("it closed the connection")
+        if kind in (b":", b"*") and not text.isdigit():
+            raise ConnectionError(f"it answered {line[:40]!r}, which is no number")
         if kind == b":":
             return int(text)
         if kind == b"+":
@@ -545,6 +547,8 @@ def filter_name(settings, spider_name):
         or settings.get("SCHEDULER_DUPEFILTER_KEY")
         or DEFAULT_FILTER
     )
+    if not isinstance(given, str):
+        raise BadSetting(f"BLOOMSDAY_FILTER = {given!r} is no name: write it in quotes")
     if "%" in given.replace("%%", "").replace("%(spider)s", ""):
         raise BadSetting(
             f"BLOOMSDAY_FILTER = {given!r} is no name: only %(spider)s is replaced, and a percent"

@@ -203,7 +203,11 @@ impl Loader {
                 None
             }
             Err(error) => {
-                tracing::warn!("the cached copy is dropped: {error}");
+                let copy = cache.path_of(&followed.blob).unwrap_or_default();
+                let copy = copy.display();
+                tracing::warn!(
+                    "the copy in the cache, {copy}, is dropped; the store may have it sound: {error}"
+                );
                 cache.forget(&followed.blob).await;
                 None
             }

@@ -19,7 +19,7 @@ mod single;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple, PyType};
 
 pub(crate) use single::contains;
 
@@ -102,9 +102,10 @@ pub(crate) fn contains_batch<'py>(
     if ids.is_instance_of::<PyList>() || ids.is_instance_of::<PyTuple>() {
         return Ok(PyList::new(py, list::contains(lookup, ids)?)?.into_any());
     }
-    if ids.is_instance_of::<PyString>() || ids.is_instance_of::<PyBytes>() {
-        let message =
-            "a batch is a list or a column of IDs, and this is one ID: write `id in filter`";
+    let is_one = ids.is_instance_of::<PyString>() || ids.is_instance_of::<PyBytes>();
+    if is_one || ids.is_instance_of::<PyByteArray>() || ids.is_instance_of::<PyMemoryView>() {
+        let message = "a batch is a list or a column of IDs, and this is one ID: write `id in filter` (of a bytearray or \
+                       a memoryview, `bytes(id) in filter`)";
         return Err(errors::raise(py, "IdTypeError", message));
     }
     if numpy::is_array(ids)? {
@@ -129,11 +130,20 @@ pub(crate) fn contains_batch<'py>(
     Ok(PyList::new(py, list::contains(lookup, all.as_any())?)?.into_any())
 }
 
-/// The library that a type belongs to: the first part of its module's name.
-fn library(value: &Bound<'_, PyAny>) -> PyResult<String> {
-    let module = value.get_type().module()?;
-    let module = module.to_str()?;
-    Ok(module.split('.').next().unwrap_or_default().to_owned())
+/// The libraries whose types are known here.
+const LIBRARIES: [&str; 4] = ["numpy", "pandas", "polars", "pyarrow"];
+
+/// The library that a type, or one that it is derived from, belongs to: the first part of its
+/// module's name. Empty if there is none that is known here.
+fn library(value: &Bound<'_, PyAny>) -> PyResult<&'static str> {
+    for base in value.get_type().mro() {
+        let module = base.cast::<PyType>()?.module()?;
+        let module = module.to_str()?.split('.').next().unwrap_or_default();
+        if let Some(known) = LIBRARIES.into_iter().find(|known| *known == module) {
+            return Ok(known);
+        }
+    }
+    Ok("")
 }
 
 /// An ID is missing at this place of a column.

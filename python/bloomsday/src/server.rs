@@ -24,7 +24,47 @@ use crate::wait::wait;
 #[derive(Debug)]
 pub(crate) struct Server {
     config: Config,
-    running: Mutex<Option<Running>>,
+    stage: Mutex<Stage>,
+}
+
+/// What a server is doing.
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Ended,
+    /// A thread of this process starts it.
+    Starting {
+        process: u32,
+    },
+    /// It was closed while a thread starts it.
+    Closing {
+        process: u32,
+    },
+    Running(Box<Running>),
+}
+
+impl Stage {
+    /// The process that started it.
+    fn process(&self) -> Option<u32> {
+        match self {
+            Stage::Ended => None,
+            Stage::Starting { process } | Stage::Closing { process } => Some(*process),
+            Stage::Running(running) => Some(running.process),
+        }
+    }
+
+    fn running(&self) -> Option<&Running> {
+        match self {
+            Stage::Running(running) => Some(running),
+            _ => None,
+        }
+    }
+
+    fn end(self) {
+        if let Stage::Running(running) = self {
+            running.end();
+        }
+    }
 }
 
 /// A started server.
@@ -53,8 +93,7 @@ impl Running {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner);
-        running.take().into_iter().for_each(Running::end);
+        mem::take(self.stage.get_mut().unwrap_or_else(PoisonError::into_inner)).end();
     }
 }
 
@@ -92,7 +131,7 @@ impl Server {
         }
         config.cache_dir = cache_dir;
         config.remedy_words = errors::words;
-        Ok(Server { config, running: Mutex::new(None) })
+        Ok(Server { config, stage: Mutex::default() })
     }
 
     /// Starts it and waits until every filter is loaded.
@@ -104,41 +143,33 @@ impl Server {
     ) -> PyResult<Bound<'py, Self>> {
         let (py, this) = (slf.py(), slf.get());
         this.check_process(py)?;
-        if this.lock().is_some() {
-            return Err(errors::raise(py, "ServerError", "this server is started already"));
-        }
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("bloomsday-python")
-            .enable_all()
-            .build()?;
-        let config = this.config.clone();
-        let started = match wait {
-            true => self::wait(py, &runtime, || start(config)),
-            false => Ok(py.detach(|| start_unloaded(config, answer_until_loaded))),
-        };
-        let bloomsday = match started {
-            Ok(Ok(bloomsday)) => bloomsday,
-            other => {
-                runtime.shutdown_background();
-                return Err(match other {
-                    Err(signal) => signal,
-                    Ok(error) => server_error(py, &error.err().unwrap_or(Error::Stopped)),
-                });
+        let process = std::process::id();
+        {
+            let mut stage = this.lock();
+            if !matches!(*stage, Stage::Ended) {
+                return Err(errors::raise(py, "ServerError", "this server is started already"));
             }
-        };
-        let running = Running { bloomsday, runtime, process: std::process::id() };
-        // Of two starts at the same time, one ends here.
-        let before = this.lock().replace(running);
-        before.into_iter().for_each(Running::end);
+            *stage = Stage::Starting { process };
+        }
+        let started = this.run(py, wait, answer_until_loaded);
+        let mut stage = this.lock();
+        let is_closed = matches!(*stage, Stage::Closing { .. });
+        *stage = Stage::Ended;
+        let running = started?;
+        if is_closed {
+            running.end();
+            let message = "this server was closed while it was started";
+            return Err(errors::raise(py, "ServerError", message));
+        }
+        *stage = Stage::Running(Box::new(running));
         Ok(slf.clone())
     }
 
     /// The handle of one filter.
-    fn filter(&self, py: Python<'_>, name: &str) -> PyResult<ServedFilter> {
-        let bloomsday = self.bloomsday(py)?;
+    fn filter(slf: &Bound<'_, Self>, name: &str) -> PyResult<ServedFilter> {
+        let (py, bloomsday) = (slf.py(), slf.get().bloomsday(slf.py())?);
         let handle = bloomsday.filter(name).map_err(|error| server_error(py, &error))?;
-        Ok(ServedFilter { handle })
+        Ok(ServedFilter { handle, server: slf.clone().unbind() })
     }
 
     /// Polls the store now, and says what each filter did.
@@ -165,6 +196,7 @@ impl Server {
 
     /// The status of every filter, by its name.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.check_process(py)?;
         let bloomsday = self.bloomsday(py)?;
         let filters = py.detach(|| bloomsday.status());
         let by_name: BTreeMap<_, _> =
@@ -175,18 +207,24 @@ impl Server {
     /// Whether every filter is loaded and followed.
     fn is_ready(&self) -> bool {
         self.other_process().is_none()
-            && self.lock().as_ref().is_some_and(|running| running.bloomsday.is_ready())
+            && self.lock().running().is_some_and(|running| running.bloomsday.is_ready())
     }
 
     /// Ends the polling. Handles go on answering from the filters that they have.
     fn close(&self) {
-        let running = self.lock().take();
-        running.into_iter().for_each(Running::end);
+        let mut stage = self.lock();
+        if let Stage::Starting { process } | Stage::Closing { process } = *stage {
+            *stage = Stage::Closing { process };
+            return;
+        }
+        let ended = mem::take(&mut *stage);
+        drop(stage);
+        ended.end();
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         slf.get().check_process(slf.py())?;
-        let is_started = slf.get().lock().is_some();
+        let is_started = slf.get().lock().running().is_some();
         if is_started { Ok(slf.clone()) } else { Server::start(slf, true, false) }
     }
 
@@ -197,12 +235,36 @@ impl Server {
 }
 
 impl Server {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    /// With the interpreter's lock only, so that it is free in a forked child.
+    fn lock(&self) -> std::sync::MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the library.
+    fn run(&self, py: Python<'_>, wait: bool, answer_until_loaded: bool) -> PyResult<Running> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("bloomsday-python")
+            .enable_all()
+            .build()?;
+        let config = self.config.clone();
+        let started = match wait {
+            true => self::wait(py, &runtime, || start(config)),
+            false => Ok(py.detach(|| start_unloaded(config, answer_until_loaded))),
+        };
+        let failed = match started {
+            Ok(Ok(bloomsday)) => {
+                return Ok(Running { bloomsday, runtime, process: std::process::id() });
+            }
+            Ok(Err(error)) => server_error(py, &error),
+            Err(signal) => signal,
+        };
+        runtime.shutdown_background();
+        Err(failed)
     }
 
     fn bloomsday(&self, py: Python<'_>) -> PyResult<Bloomsday> {
-        let bloomsday = self.lock().as_ref().map(|running| running.bloomsday.clone());
+        let bloomsday = self.lock().running().map(|running| running.bloomsday.clone());
         bloomsday.ok_or_else(|| {
             let message =
                 "this server is not started: call start(), or use it in a `with` statement";
@@ -212,7 +274,7 @@ impl Server {
 
     /// The process that started it, if that is another one.
     fn other_process(&self) -> Option<u32> {
-        let process = self.lock().as_ref().map(|running| running.process);
+        let process = self.lock().process();
         process.filter(|process| *process != std::process::id())
     }
 
@@ -232,6 +294,8 @@ impl Server {
 #[pyclass(frozen, module = "bloomsday")]
 pub(crate) struct ServedFilter {
     handle: FilterHandle,
+    /// It goes on polling for as long as there is a handle, unless it is closed.
+    server: Py<Server>,
 }
 
 const _: () =
@@ -273,6 +337,8 @@ impl ServedFilter {
 
     /// Its state, day, digest and counts.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        // A thread of the other process may hold a lock that it needs.
+        self.server.get().check_process(py)?;
         from_json(py, &py.detach(|| self.handle.status()))
     }
 

@@ -51,6 +51,7 @@ def test_a_dictionary_without_values_has_nulls_only(seen):
     assert seen.contains_batch(pa.chunked_array([nulls, pa.array(["a", None], type)])).to_pylist() == [None, None, False, None]
     assert seen.contains_batch(pl.Series([None, None], dtype=pl.Categorical)).to_list() == [None, None]
     assert seen.contains_batch(pl.Series([], dtype=pl.Enum([]))).to_list() == []
+    assert seen.contains_batch(pl.Series("id", [None, None])).to_list() == [None, None]
 
 
 def test_capsules_that_were_used_are_an_error(seen):
@@ -146,6 +147,13 @@ def test_pandas(seen, column, dtype):
         seen.contains_batch(frame)
 
 
+def test_a_class_made_of_a_column_is_such_a_column(seen, column):
+    ids, answers = column
+    for library, made in [(pd.Series, np.ndarray), (pl.Series, pl.Series)]:
+        mask = seen.contains_batch(type("Ids", (library,), {})(ids))
+        assert isinstance(mask, made) and list(mask) == answers
+
+
 def test_duckdb(seen, column):
     ids, answers = column
     connection = duckdb.connect()
@@ -221,6 +229,8 @@ def test_iterables(seen, column):
         (pa.table({"id": ["a"]}), bloomsday.IdTypeError, "one column"),
         (pd.Series([1.5]), bloomsday.IdTypeError, "(?i)float64"),
         (pl.Series([1.5]), bloomsday.IdTypeError, "Float64"),
+        (bytearray(b"id-1"), bloomsday.IdTypeError, "this is one ID.*bytes"),
+        (memoryview(b"id-1"), bloomsday.IdTypeError, "this is one ID.*bytes"),
         (pl.Series([uuid.uuid4()], dtype=pl.Object), bloomsday.IdTypeError, "polars.Object.*to_list"),
         (pa.array([1], pa.bool8()), bloomsday.IdTypeError, "arrow.bool8"),
         (pd.Series(pd.period_range("2026-01", periods=2, freq="M")), bloomsday.IdTypeError, "period"),

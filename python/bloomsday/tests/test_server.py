@@ -3,12 +3,14 @@
 import collections
 import gc
 import os
+import pathlib
 import signal
 import threading
 import time
 import types
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from test_build import TODAY, YESTERDAY, program, users  # noqa: F401 (a fixture)
 
@@ -109,6 +111,84 @@ def test_a_server_without_a_filter_says_so(tmp_path):
     server.close()
 
 
+def until(holds):
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_of_two_starts_at_once_one_is_refused(store, users):  # noqa: F811
+    server = bloomsday.Server(store, "rt", poll_interval=0.2)
+    barrier, handles, errors = threading.Barrier(4), [], []
+
+    def start():
+        barrier.wait()
+        try:
+            handles.append(server.start().filter("rt"))
+        except bloomsday.ServerError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(handles) == 1 and errors == ["this server is started already"] * 3
+    bloomsday.build(store, "rt", TODAY, users(0, 6_000), "id", fpp=1e-6)
+    until(lambda: "user-5999" in handles[0])
+    server.close()
+
+
+def test_a_server_that_is_closed_while_it_starts_does_not_run(tmp_path):
+    (tmp_path / "empty").mkdir()
+    server = bloomsday.Server(tmp_path / "empty", "rt", start_deadline=60, poll_interval=0.1, retry_interval=0.1)
+    errors = []
+
+    def start():
+        try:
+            server.start()
+        except bloomsday.ServerError as error:
+            errors.append(str(error))
+
+    before = polling_threads()
+    thread = threading.Thread(target=start)
+    thread.start()
+    until(lambda: polling_threads() - before)
+    server.close()
+    bloomsday.build(tmp_path / "empty", "rt", TODAY, [one_row(tmp_path)], "id")
+    thread.join(60)
+    assert errors == ["this server was closed while it was started"] and not server.is_ready()
+    with pytest.raises(bloomsday.ServerError, match="not started"):
+        server.filter("rt")
+    # It can be started again.
+    with server:
+        assert "user-0" in server.filter("rt")
+
+
+def polling_threads():
+    """The threads that servers of this process have made."""
+    found = set()
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        try:
+            found |= {task.name} if (task / "comm").read_text().startswith("bloomsday-pyt") else set()
+        except OSError:
+            pass  # it has ended
+    return found
+
+
+def one_row(folder):
+    pq.write_table(pa.table({"id": ["user-0"]}), folder / "one.parquet")
+    return folder / "one.parquet"
+
+
+def test_a_handle_keeps_its_server_running(store, users):  # noqa: F811
+    seen = bloomsday.Server(store, "rt", poll_interval=0.2).start().filter("rt")
+    gc.collect()
+    bloomsday.build(store, "rt", TODAY, users(0, 6_000), "id", fpp=1e-6)
+    until(lambda: "user-5999" in seen)
+
+
 @pytest.mark.parametrize(
     ("config", "says"),
     [
@@ -149,8 +229,8 @@ def test_a_forked_child_looks_up_and_has_a_named_error_for_the_rest(store):
     if child == 0:
         signal.alarm(60)  # instead of a hang
         right = "user-7" in seen and seen.contains_batch(["user-8", "x"]) == [True, False]
-        right &= len(server.status()) == 1 and not server.is_ready()
-        for call in (server.reload, server.start, server.__enter__):
+        right &= not server.is_ready()
+        for call in (server.reload, server.start, server.__enter__, server.status, seen.status):
             try:
                 call()
                 right = False

@@ -43,3 +43,6 @@ def test_a_typed_program_has_no_error_and_a_wrong_one_has(tmp_path):
     program.write_text(PROGRAM + "None in seen\n")
     code, output = run("mypy", "--strict", str(program))
     assert code == 1 and "operand types" in output, output
+    program.write_text(PROGRAM.replace('"hold"', '"nonsense"'))
+    code, output = run("mypy", "--strict", str(program))
+    assert code == 1 and "nonsense" in output, output

@@ -3,7 +3,8 @@
 import os
 import pathlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from types import TracebackType
 from typing import Any, Literal, Protocol, SupportsIndex, TypedDict, final, overload
 
@@ -92,7 +93,7 @@ class Server:
     def __new__(
         cls,
         store: str | os.PathLike[str],
-        filters: str | Iterable[str] | Mapping[str, _FilterSettings],
+        filters: str | Sequence[str] | AbstractSet[str] | Mapping[str, _FilterSettings],
         *,
         poll_interval: float | None = None,
         retry_interval: float | None = None,
@@ -111,7 +112,8 @@ class Server:
     def status(self) -> dict[str, dict[str, Any]]: ...
     def is_ready(self) -> bool: ...
     def close(self) -> None:
-        """Ends the polling. Handles go on answering from the filters that they have."""
+        """Ends the polling, as does the end of the last handle and of the server itself. Handles go on answering
+        from the filters that they have."""
 
     def __enter__(self) -> Server: ...
     def __exit__(

@@ -67,7 +67,7 @@ pub(super) fn contains<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = ids.py();
     let answers = Bound::new(py, answer(lookup, ids)?)?;
-    match library(ids)?.as_str() {
+    match library(ids)? {
         "pyarrow" => py.import("pyarrow")?.call_method1("array", (answers,)),
         "polars" => {
             let series = py.import("polars")?.call_method1("Series", (answers,))?;
@@ -77,22 +77,25 @@ pub(super) fn contains<'py>(
     }
 }
 
-/// Refuses what polars keeps as Python objects: it exports their addresses as bytes.
-fn check_is_no_object(ids: &Bound<'_, PyAny>) -> PyResult<()> {
-    let is_object = match ids.getattr("dtype") {
-        Ok(dtype) => library(ids)? == "polars" && dtype.str()? == "Object",
-        Err(_) => false,
+/// A column as it can be imported. What polars keeps as Python objects is refused: it exports their
+/// addresses as bytes. One of nulls only is made text: it exports it with a buffer too many.
+fn importable<'py>(ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = ids.py();
+    let dtype = match ids.getattr("dtype") {
+        Ok(dtype) if library(ids)? == "polars" => dtype.str()?.to_string(),
+        _ => return Ok(ids.clone()),
     };
-    if is_object {
-        return Err(no_ids(ids.py(), "polars.Object", "pass a list of it, `ids.to_list()`"));
+    match &*dtype {
+        "Object" => Err(no_ids(py, "polars.Object", "pass a list of it, `ids.to_list()`")),
+        "Null" => ids.call_method1("cast", (py.import("polars")?.getattr("String")?,)),
+        _ => Ok(ids.clone()),
     }
-    Ok(())
 }
 
 /// Looks up a column.
 pub(super) fn answer(lookup: &impl Lookup, ids: &Bound<'_, PyAny>) -> PyResult<Answers> {
     let py = ids.py();
-    check_is_no_object(ids)?;
+    let ids = &importable(ids)?;
     let check = |field: &Field| {
         if let Some(other) = other_extension(field) {
             return Err(no_ids(py, other, "pass a column of what it is made of, if these are IDs"));
