@@ -2,24 +2,26 @@
 //! days are built with or without it, the pointer moves forward and back, a server swaps filters at
 //! its own pace, is killed and starts again. It is the one that decides, or a follower, which never
 //! meet but in the log. What a filter does to the ID, and when it has to come back, is decided by
-//! the very functions of `bloomsday_common::live::absorb` that the program runs, and which segments
-//! prune deletes by that of `bloomsday_common::protocol`.
+//! the very functions of `bloomsday_common::live::absorb` that the program runs, which segments
+//! prune deletes by that of `bloomsday_common::protocol`, and which change of the ID counts in a
+//! day that is built from the live set by the order of `bloomsday_common::live::segment`.
 //!
-//! The bounds, stated: one ID, because IDs do not touch each other; a window of two days; two adds,
-//! a deletion, two or three blobs of any day with any content (a build may lose the ID, a false
-//! positive may have it), a kill: not all of them in one exploration. One step: a read of the log,
-//! a swap, one ID of the comparison with a day.
+//! The bounds, stated: one ID, because IDs do not touch each other; a window of three days; two
+//! adds, a deletion, two or three blobs of any day with any content (a build may lose the ID, a
+//! false positive may have it), a kill: not all of them in one exploration. One step: a read of the
+//! log, a swap, one ID of the comparison with a day.
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::live::absorb::{Absorbed, absorb, comes_back, day_number};
+use bloomsday_common::live::segment::ChangeOrder;
 use bloomsday_common::pointer::Pointer;
 use bloomsday_common::protocol::{RecordState, References, segment_days_to_drop};
 use stateright::{Model, Property};
 
 /// For how many days a sighting counts.
-const LIVE_DAYS: u8 = 2;
+const LIVE_DAYS: u8 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -38,6 +40,16 @@ struct Bound {
     deletions: u8,
     blobs: usize,
     kills: u8,
+    /// Days are built from the segments of so many days (`--input live:`, or of what `compact`
+    /// makes of them), and not with any content.
+    live_window: Option<u8>,
+}
+
+impl Bound {
+    /// Whether what a server changes goes to the store by a step of its own.
+    fn ships(&self) -> bool {
+        self.role == Role::Follower || self.live_window.is_some()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -179,6 +191,27 @@ impl World {
         self.log[..self.stored(role)].iter().copied().filter(is_there).collect()
     }
 
+    /// Whether a day that is built now from the segments of a window, which have other IDs, too,
+    /// has this one. None before the day is over and all of it is in the store: a schedule waits
+    /// for that, and other builds warn.
+    fn live_content(&self, day: u8, window: u8) -> Option<bool> {
+        let waits = self.log[self.shipped..].iter().any(|change| change.day <= day);
+        if day >= self.today || waits {
+            return None;
+        }
+        let first = (day + 1).saturating_sub(window).max(self.pruned);
+        let stored = self.log[..self.shipped].iter().enumerate();
+        let found = stored.filter(|(_, change)| (first..=day).contains(&change.day));
+        let order = |seq: usize, change: &Change| ChangeOrder {
+            ms: day_number(date(change.day)) * 86_400_000,
+            node: 1,
+            epoch: 1,
+            seq: seq as u64,
+        };
+        let newest = found.max_by_key(|(seq, change)| order(*seq, change));
+        Some(newest.is_some_and(|(_, change)| !change.is_deletion))
+    }
+
     /// Up to which day prune deletes segments now, that one not included.
     fn due(&self) -> u8 {
         let Some(blob) = self.pointer else { return 0 };
@@ -274,21 +307,25 @@ impl Model for Bound {
         if deletions < usize::from(self.deletions) && !world.log.is_empty() {
             steps.push(Step::Delete);
         }
+        if self.ships() && world.shipped < world.log.len() {
+            steps.push(Step::Ship);
+        }
         if self.role == Role::Follower {
-            if world.shipped < world.log.len() {
-                steps.push(Step::Ship);
-            }
             let told = if self.engine { world.log.len() } else { world.shipped };
             if world.server.known < told {
                 steps.push(Step::Read);
             }
-            if world.due() > world.pruned {
-                steps.push(Step::Prune);
-            }
+        }
+        if self.ships() && world.due() > world.pruned {
+            steps.push(Step::Prune);
         }
         if world.blobs.len() < self.blobs {
             for day in 0..=world.today {
-                steps.extend([true, false].map(|has_it| Step::Build { day, has_it }));
+                let contents = match self.live_window {
+                    None => vec![true, false],
+                    Some(window) => world.live_content(day, window).into_iter().collect(),
+                };
+                steps.extend(contents.iter().map(|has_it| Step::Build { day, has_it: *has_it }));
             }
         }
         steps.extend(world.blobs.iter().map(|blob| Step::Point(*blob)));
@@ -339,10 +376,15 @@ impl Model for Bound {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let added = |_: &Bound, world: &World| {
+        let added = |bound: &Bound, world: &World| {
             let Some((blob, last)) = world.answers_from() else { return true };
             // A filter of a later day need not have what an earlier one took over.
-            let is_over = world.server.taken_over.is_some_and(|day| day < blob.day);
+            // One whose window is as long as the live set's has it, unless it was deleted since.
+            let is_deleted =
+                world.log[world.server.known..].iter().any(|change| change.is_deletion);
+            let has_all = bound.live_window.is_some_and(|window| window >= LIVE_DAYS);
+            let has_all = has_all && !is_deleted;
+            let is_over = !has_all && world.server.taken_over.is_some_and(|day| day < blob.day);
             let counts = !last.is_deletion && is_in_window(last.day, world.today);
             !counts || is_over || world.server.contains(world.today)
         };
@@ -376,11 +418,40 @@ fn explore(bound: Bound) {
 #[test]
 fn over_days_rollbacks_and_restarts_an_added_id_is_a_hit_and_a_deleted_one_is_none() {
     for role in [Role::Decider, Role::Follower] {
-        let bound =
-            Bound { role, engine: false, last_day: 3, adds: 1, deletions: 1, blobs: 2, kills: 1 };
+        let bound = Bound {
+            role,
+            engine: false,
+            last_day: 3,
+            adds: 1,
+            deletions: 1,
+            blobs: 2,
+            kills: 1,
+            live_window: None,
+        };
         explore(bound.clone());
         explore(Bound { last_day: 2, adds: 2, deletions: 1, ..bound.clone() });
         explore(Bound { last_day: 2, deletions: 0, blobs: 3, ..bound.clone() });
         explore(Bound { last_day: 2, engine: true, ..bound.clone() });
+    }
+}
+
+#[test]
+fn days_that_are_built_from_the_live_set_have_what_it_has() {
+    for role in [Role::Decider, Role::Follower] {
+        for window in [1, LIVE_DAYS] {
+            let bound = Bound {
+                role,
+                engine: false,
+                last_day: 3,
+                adds: 2,
+                deletions: 1,
+                blobs: 2,
+                kills: 0,
+                live_window: Some(window),
+            };
+            explore(Bound { adds: 1, kills: 1, ..bound.clone() });
+            explore(Bound { last_day: 2, blobs: 3, ..bound.clone() });
+            explore(bound);
+        }
     }
 }
