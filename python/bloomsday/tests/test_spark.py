@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import spark_faults
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -91,6 +92,21 @@ def test_a_frame_and_its_files_give_the_programs_blob(spark, frame, day, tmp_pat
     seen = bloomsday.Filter.open(tmp_path / "a" / files["blob"])
     ids = [f"user-{n:027}" for n in range(USERS)]
     assert all(seen.contains_batch(ids))
+
+
+def test_what_executors_run_has_neither_the_store_nor_its_credentials(spark, frame, day, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-secret-key")
+    stages, map_in_arrow = [], type(frame).mapInArrow
+
+    def mapped(frame, function, *more, **named):
+        stages.append(cloudpickle.dumps(function))
+        return map_in_arrow(frame, function, *more, **named)
+
+    monkeypatch.setattr(type(frame), "mapInArrow", mapped)
+    build = functools.partial(bloomsday.spark.build, filter="rt", day=TODAY, column="id")
+    agree(build(frame, store=tmp_path / "the-secret-a"), day)
+    agree(build(input=day.files, spark=spark, store=tmp_path / "the-secret-b"), day)
+    assert len(stages) == 6 and not any(b"the-secret" in stage for stage in stages)
 
 
 def test_the_notebook_of_the_page_runs(spark, tmp_path, monkeypatch):
