@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::mem;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bloomsday_server::error::Error;
@@ -14,6 +14,7 @@ use bloomsday_server::{
 use pyo3::prelude::*;
 use pyo3::types::{PyMapping, PyString};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 
 use crate::errors;
 use crate::ids::{self, Lookup};
@@ -32,9 +33,10 @@ pub(crate) struct Server {
 enum Stage {
     #[default]
     Ended,
-    /// A thread of this process starts it.
+    /// A thread of this process starts it, until it is notified: then it was closed.
     Starting {
         process: u32,
+        closed: Arc<Notify>,
     },
     /// It was closed while a thread starts it.
     Closing {
@@ -48,7 +50,7 @@ impl Stage {
     fn process(&self) -> Option<u32> {
         match self {
             Stage::Ended => None,
-            Stage::Starting { process } | Stage::Closing { process } => Some(*process),
+            Stage::Starting { process, .. } | Stage::Closing { process } => Some(*process),
             Stage::Running(running) => Some(running.process),
         }
     }
@@ -143,33 +145,26 @@ impl Server {
     ) -> PyResult<Bound<'py, Self>> {
         let (py, this) = (slf.py(), slf.get());
         this.check_process(py)?;
-        let process = std::process::id();
-        {
-            let mut stage = this.lock();
-            if !matches!(*stage, Stage::Ended) {
-                return Err(errors::raise(py, "ServerError", "this server is started already"));
+        let closed = Arc::new(Notify::new());
+        let Some(begun) = Begun::new(this, &closed) else {
+            return Err(errors::raise(py, "ServerError", "this server is started already"));
+        };
+        let running = this.run(py, &closed, wait, answer_until_loaded)?;
+        if let Some(running) = running {
+            match begun.succeed(running) {
+                None => return Ok(slf.clone()),
+                Some(closed) => closed.end(),
             }
-            *stage = Stage::Starting { process };
         }
-        let started = this.run(py, wait, answer_until_loaded);
-        let mut stage = this.lock();
-        let is_closed = matches!(*stage, Stage::Closing { .. });
-        *stage = Stage::Ended;
-        let running = started?;
-        if is_closed {
-            running.end();
-            let message = "this server was closed while it was started";
-            return Err(errors::raise(py, "ServerError", message));
-        }
-        *stage = Stage::Running(Box::new(running));
-        Ok(slf.clone())
+        Err(errors::raise(py, "ServerError", "this server was closed while it was started"))
     }
 
     /// The handle of one filter.
     fn filter(slf: &Bound<'_, Self>, name: &str) -> PyResult<ServedFilter> {
         let (py, bloomsday) = (slf.py(), slf.get().bloomsday(slf.py())?);
         let handle = bloomsday.filter(name).map_err(|error| server_error(py, &error))?;
-        Ok(ServedFilter { handle, server: slf.clone().unbind() })
+        let process = std::process::id();
+        Ok(ServedFilter { handle, _server: slf.clone().unbind(), process })
     }
 
     /// Polls the store now, and says what each filter did.
@@ -207,24 +202,26 @@ impl Server {
     /// Whether every filter is loaded and followed.
     fn is_ready(&self) -> bool {
         self.other_process().is_none()
-            && self.lock().running().is_some_and(|running| running.bloomsday.is_ready())
+            && self.stage(|stage| stage.running().is_some_and(|it| it.bloomsday.is_ready()))
     }
 
     /// Ends the polling. Handles go on answering from the filters that they have.
     fn close(&self) {
-        let mut stage = self.lock();
-        if let Stage::Starting { process } | Stage::Closing { process } = *stage {
-            *stage = Stage::Closing { process };
-            return;
-        }
-        let ended = mem::take(&mut *stage);
-        drop(stage);
+        let ended = self.stage(|stage| match stage {
+            Stage::Closing { .. } => Stage::Ended,
+            Stage::Starting { process, closed } => {
+                closed.notify_one();
+                *stage = Stage::Closing { process: *process };
+                Stage::Ended
+            }
+            _ => mem::take(stage),
+        });
         ended.end();
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         slf.get().check_process(slf.py())?;
-        let is_started = slf.get().lock().running().is_some();
+        let is_started = slf.get().stage(|stage| stage.running().is_some());
         if is_started { Ok(slf.clone()) } else { Server::start(slf, true, false) }
     }
 
@@ -235,13 +232,21 @@ impl Server {
 }
 
 impl Server {
-    /// With the interpreter's lock only, so that it is free in a forked child.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Looks at the stage, or changes it. Nothing in it runs Python or waits: this thread has the
+    /// interpreter's lock all the time, so that no other one waits for the stage, and it is free in
+    /// a forked child.
+    fn stage<T>(&self, look: impl FnOnce(&mut Stage) -> T) -> T {
+        look(&mut self.stage.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Starts the library.
-    fn run(&self, py: Python<'_>, wait: bool, answer_until_loaded: bool) -> PyResult<Running> {
+    /// Starts the library; `None` if the server was closed before it was ready.
+    fn run(
+        &self,
+        py: Python<'_>,
+        closed: &Notify,
+        wait: bool,
+        answer_until_loaded: bool,
+    ) -> PyResult<Option<Running>> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("bloomsday-python")
@@ -249,22 +254,28 @@ impl Server {
             .build()?;
         let config = self.config.clone();
         let started = match wait {
-            true => self::wait(py, &runtime, || start(config)),
-            false => Ok(py.detach(|| start_unloaded(config, answer_until_loaded))),
+            true => self::wait(py, &runtime, || async {
+                tokio::select! {
+                    started = start(config) => Some(started),
+                    () = closed.notified() => None,
+                }
+            }),
+            false => Ok(Some(py.detach(|| start_unloaded(config, answer_until_loaded)))),
         };
-        let failed = match started {
-            Ok(Ok(bloomsday)) => {
-                return Ok(Running { bloomsday, runtime, process: std::process::id() });
+        let ended = match started {
+            Ok(Some(Ok(bloomsday))) => {
+                return Ok(Some(Running { bloomsday, runtime, process: std::process::id() }));
             }
-            Ok(Err(error)) => server_error(py, &error),
-            Err(signal) => signal,
+            Ok(Some(Err(error))) => Err(server_error(py, &error)),
+            Ok(None) => Ok(None),
+            Err(signal) => Err(signal),
         };
         runtime.shutdown_background();
-        Err(failed)
+        ended
     }
 
     fn bloomsday(&self, py: Python<'_>) -> PyResult<Bloomsday> {
-        let bloomsday = self.lock().running().map(|running| running.bloomsday.clone());
+        let bloomsday = self.stage(|stage| stage.running().map(|it| it.bloomsday.clone()));
         bloomsday.ok_or_else(|| {
             let message =
                 "this server is not started: call start(), or use it in a `with` statement";
@@ -274,19 +285,58 @@ impl Server {
 
     /// The process that started it, if that is another one.
     fn other_process(&self) -> Option<u32> {
-        let process = self.lock().process();
+        let process = self.stage(|stage| stage.process());
         process.filter(|process| *process != std::process::id())
     }
 
     /// A server of another process is polled there only.
     fn check_process(&self, py: Python<'_>) -> PyResult<()> {
-        self.other_process().map_or(Ok(()), |process| {
-            let message = format!(
-                "process {process} started this server, and its threads are there: start a new one in \
-                 this process"
-            );
-            Err(errors::raise(py, "ServerError", &message))
+        self.other_process().map_or(Ok(()), |process| Err(of_process(py, process)))
+    }
+}
+
+fn of_process(py: Python<'_>, process: u32) -> PyErr {
+    let message = format!(
+        "process {process} started this server, and its threads are there: start a new one in this process"
+    );
+    errors::raise(py, "ServerError", &message)
+}
+
+/// A start that has begun. However it ends, the server can be started again.
+struct Begun<'a>(&'a Server);
+
+impl<'a> Begun<'a> {
+    /// `None` if the server is started, or another thread starts it.
+    fn new(server: &'a Server, closed: &Arc<Notify>) -> Option<Begun<'a>> {
+        let is_begun = server.stage(|stage| {
+            let is_ended = matches!(stage, Stage::Ended);
+            if is_ended {
+                *stage = Stage::Starting { process: std::process::id(), closed: closed.clone() };
+            }
+            is_ended
+        });
+        is_begun.then(|| Begun(server))
+    }
+
+    /// The server runs from now on; returns one that was closed.
+    fn succeed(&self, running: Running) -> Option<Running> {
+        self.0.stage(|stage| match stage {
+            Stage::Starting { .. } => {
+                *stage = Stage::Running(Box::new(running));
+                None
+            }
+            _ => Some(running),
         })
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0.stage(|stage| {
+            if !matches!(stage, Stage::Running(_)) {
+                *stage = Stage::Ended;
+            }
+        });
     }
 }
 
@@ -295,7 +345,9 @@ impl Server {
 pub(crate) struct ServedFilter {
     handle: FilterHandle,
     /// It goes on polling for as long as there is a handle, unless it is closed.
-    server: Py<Server>,
+    _server: Py<Server>,
+    /// The process in which it polls.
+    process: u32,
 }
 
 const _: () =
@@ -338,7 +390,9 @@ impl ServedFilter {
     /// Its state, day, digest and counts.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         // A thread of the other process may hold a lock that it needs.
-        self.server.get().check_process(py)?;
+        if self.process != std::process::id() {
+            return Err(of_process(py, self.process));
+        }
         from_json(py, &py.detach(|| self.handle.status()))
     }
 

@@ -5,6 +5,7 @@ import gc
 import os
 import pathlib
 import signal
+import sys
 import threading
 import time
 import types
@@ -142,7 +143,7 @@ def test_of_two_starts_at_once_one_is_refused(store, users):  # noqa: F811
 
 def test_a_server_that_is_closed_while_it_starts_does_not_run(tmp_path):
     (tmp_path / "empty").mkdir()
-    server = bloomsday.Server(tmp_path / "empty", "rt", start_deadline=60, poll_interval=0.1, retry_interval=0.1)
+    server = bloomsday.Server(tmp_path / "empty", "rt", start_deadline=600)
     errors = []
 
     def start():
@@ -156,12 +157,13 @@ def test_a_server_that_is_closed_while_it_starts_does_not_run(tmp_path):
     thread.start()
     until(lambda: polling_threads() - before)
     server.close()
-    bloomsday.build(tmp_path / "empty", "rt", TODAY, [one_row(tmp_path)], "id")
+    # It waits for no day, and not for its deadline.
     thread.join(60)
     assert errors == ["this server was closed while it was started"] and not server.is_ready()
     with pytest.raises(bloomsday.ServerError, match="not started"):
         server.filter("rt")
     # It can be started again.
+    bloomsday.build(tmp_path / "empty", "rt", TODAY, [one_row(tmp_path)], "id")
     with server:
         assert "user-0" in server.filter("rt")
 
@@ -180,6 +182,32 @@ def polling_threads():
 def one_row(folder):
     pq.write_table(pa.table({"id": ["user-0"]}), folder / "one.parquet")
     return folder / "one.parquet"
+
+
+def test_threads_that_start_and_look_wait_for_no_other(store):
+    """An error is raised by Python, which may let another thread go on."""
+    server = bloomsday.Server(store, "rt").start()
+    done = threading.Event()
+
+    def start():
+        while not done.is_set():
+            with pytest.raises(bloomsday.ServerError, match="already"):
+                server.start()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=start, daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assert all(server.is_ready() for _ in range(20_000))
+        done.set()
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads)
+    finally:
+        sys.setswitchinterval(interval)
+    server.close()
 
 
 def test_a_handle_keeps_its_server_running(store, users):  # noqa: F811
@@ -236,6 +264,12 @@ def test_a_forked_child_looks_up_and_has_a_named_error_for_the_rest(store):
                 right = False
             except bloomsday.ServerError as error:
                 right &= f"process {os.getppid()} started" in str(error)
+        server.close()
+        try:
+            seen.status()
+            right = False
+        except bloomsday.ServerError as error:
+            right &= "started this server" in str(error)
         # A server of its own works, and the parent's ends without a wait.
         with bloomsday.Server(store, "rt") as own:
             right &= own.reload()[0]["outcome"] == "unchanged" and "user-7" in own.filter("rt")
