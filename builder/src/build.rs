@@ -176,6 +176,8 @@ pub(crate) struct BuildState {
     pub(crate) start: PointerSnapshot,
     /// What the history will say.
     pub(crate) event: HistoryEvent,
+    /// When a schedule wanted the build.
+    pub(crate) due: Option<Timestamp>,
     pub(crate) report: Report,
     /// Runs from the beginning to the end of the build.
     pub(crate) total: Timer,
@@ -202,7 +204,7 @@ pub(crate) async fn begin(job: &Job, store: &Store) -> Result<BuildState, Error>
     let mut report = Report::empty(&job.filter, job.day, job.layout, job.fpp);
     report.dry_run = job.dry_run;
     report.window_days = job.window.days;
-    Ok(BuildState { start, event, report, total })
+    Ok(BuildState { start, event, due: job.due, report, total })
 }
 
 /// Ends a build that found no ID.
@@ -547,7 +549,7 @@ pub(crate) async fn finish(
     state: BuildState,
     words: fn(&Remedy) -> String,
 ) -> Result<Report, Error> {
-    let BuildState { event, mut report, mut total, .. } = state;
+    let BuildState { event, due, mut report, mut total, .. } = state;
     if let (Some(reason), Some(remedy)) = (&mut report.reason, &report.remedy) {
         *reason = remedy.reword(reason, words);
     }
@@ -565,7 +567,7 @@ pub(crate) async fn finish(
         // Nothing happened.
         Outcome::Unchanged => false,
         Outcome::Refused | Outcome::Superseded => {
-            !publish::is_recorded(store, &report.filter, &event).await
+            !publish::is_recorded(store, &report.filter, &event, due).await
         }
         _ => true,
     };

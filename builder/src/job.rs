@@ -8,6 +8,7 @@ use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::remedy::Remedy;
+use jiff::Timestamp;
 
 use crate::budget::default_memory;
 use crate::gates::Gates;
@@ -71,6 +72,8 @@ pub struct Job {
     pub remedy_words: fn(&Remedy) -> String,
     /// Build and check the filter, but write nothing to the store.
     pub dry_run: bool,
+    /// When a schedule wanted the build: an equal end in the history from before is another run's.
+    pub due: Option<Timestamp>,
 }
 
 impl Job {
@@ -97,6 +100,7 @@ impl Job {
             deltas: Deltas::default(),
             remedy_words: Remedy::to_string,
             dry_run: false,
+            due: None,
         }
     }
 }

@@ -327,15 +327,20 @@ const RECENT: usize = 16;
 
 /// Whether the newest recorded event of a day is a build that ended as this one did: with the same
 /// outcome and blob, for the same reason. Who tries a refused day again and again, each minute,
-/// must not push out what decides.
-pub(crate) async fn is_recorded(store: &Store, filter: &FilterName, event: &HistoryEvent) -> bool {
+/// must not push out what decides. One from before `due` is of another run of a schedule.
+pub(crate) async fn is_recorded(
+    store: &Store,
+    filter: &FilterName,
+    event: &HistoryEvent,
+    due: Option<Timestamp>,
+) -> bool {
     // Unknown: it is recorded again.
     let recent = store.recent_history(filter, RECENT).await.unwrap_or_default();
     let end = |event: &HistoryEvent| {
         (event.kind, event.outcome, event.blob.clone(), event.reason.clone())
     };
     let newest = recent.iter().find(|other| other.day == event.day);
-    newest.is_some_and(|newest| end(newest) == end(event))
+    newest.is_some_and(|newest| end(newest) == end(event) && due.is_none_or(|due| newest.at >= due))
 }
 
 /// Appends a build to the history. What the build did is done, so a failure is only a warning.

@@ -107,7 +107,7 @@ pub(crate) async fn publish_whole(
     if !job.dry_run {
         publish::upload(store, &encoded, &|_| {}).await?;
     }
-    let mut state = BuildState { start, event, report, total };
+    let mut state = BuildState { start, event, due: None, report, total };
     let plan = publish::plan(store, &state.start, encoded.key(), retention).await?;
     let blob = Uploaded::InMemory(&encoded);
     advance_or_preview(store, &mut state, plan, header, blob, retention).await?;

@@ -269,6 +269,7 @@ impl Settings {
             retention,
             remedy_words: remedy::words,
             dry_run: overrides.dry_run,
+            due: None,
             filter,
         })
     }

@@ -163,7 +163,7 @@ async fn pointers(
 ) -> Result<Vec<PointerReport>, Error> {
     let mut pointers = Vec::new();
     // The history only adds notes to the pointers: without it the report is still useful.
-    let history = store.history(filter).await.unwrap_or_else(|error| {
+    let history = store.pointer_history(filter).await.unwrap_or_else(|error| {
         tracing::warn!("the report cannot say which pointers were changed by hand: {error}");
         Vec::new()
     });

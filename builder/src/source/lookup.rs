@@ -73,7 +73,7 @@ pub(super) fn check(input: &str) -> Result<(), Error> {
 
 /// Whether an input is a glob, and not one path. A local file or folder may have a `[` in its name.
 pub(super) fn is_glob(input: &str) -> bool {
-    let is_there = || std::path::Path::new(input).exists();
+    let is_there = || std::path::Path::new(input.strip_prefix("file://").unwrap_or(input)).exists();
     input.contains(['*', '?']) || input.contains('[') && !is_there()
 }
 

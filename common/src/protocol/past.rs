@@ -64,13 +64,14 @@ impl Past {
             RecordState::Absent => !published.is_empty() && day >= today.minus(retention.keep_days),
             RecordState::Unreadable(_) => true,
         };
+        let rejected = events.rejected(&published);
         let may_have_had = events.may_have_had(day, now);
         let named =
             now.found().into_iter().flat_map(|p| [Some(p.blob.clone()), p.previous.clone()]);
         let had = published.into_iter().chain(may_have_had).chain(named.flatten()).collect();
         let lacks_end = |pointer| events.lacks_the_end_of(pointer) || events.ended_badly();
         let unrecorded = now.found().is_some_and(lacks_end);
-        Past { had, by_hand, unrecorded, rejected: events.rejected() }
+        Past { had, by_hand, unrecorded, rejected }
     }
 
     /// Whether an operator's repoint took the pointer from this blob, and nothing has brought it
@@ -116,18 +117,22 @@ impl DayEvents<'_> {
         named.chain(self.0.iter().filter_map(|event| event.previous.clone())).collect()
     }
 
-    /// The blobs that a repoint left, and that nothing has named since.
-    fn rejected(&self) -> BTreeSet<BlobKey> {
-        let mut events: Vec<&HistoryEvent> = self.ended_well().collect();
+    /// The blobs that a repoint left, and that the pointer has not named since. What a build found
+    /// there, a person may have brought back by hand.
+    fn rejected(&self, published: &BTreeSet<BlobKey>) -> BTreeSet<BlobKey> {
+        let unchanged = self.0.iter().copied().filter(|e| e.outcome == Outcome::Unchanged);
+        let mut events: Vec<&HistoryEvent> = self.moves(published);
+        events.extend(unchanged);
+        // The newest are first, also of those of the same time.
+        events.reverse();
         events.sort_by_key(|event| event.at);
         let mut rejected = BTreeSet::new();
         for event in events {
-            if event.kind == EventKind::Repoint {
-                rejected.extend(event.previous.clone());
+            match event.kind {
+                EventKind::Repoint => rejected.extend(event.previous.clone()),
+                _ => event.previous.iter().for_each(|blob| _ = rejected.remove(blob)),
             }
-            if let Some(blob) = &event.blob {
-                rejected.remove(blob);
-            }
+            event.blob.iter().for_each(|blob| _ = rejected.remove(blob));
         }
         rejected
     }

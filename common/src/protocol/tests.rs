@@ -144,10 +144,17 @@ fn a_blob_that_an_operator_left_stays_left_after_a_build_of_corrected_data() {
     let now = as_built(2, &history);
     let to = Some(corrected.clone());
     assert_eq!(decide(&now, true, &history), Publish::RolledBack { to });
-    // An operator who brings it back takes that back.
+    // Also if the repoint was killed right after it had moved the pointer.
+    let mut killed = history.clone();
+    killed[1].outcome = Outcome::Pending;
+    assert!(matches!(decide(&now, true, &killed), Publish::RolledBack { .. }));
+    // An operator who brings it back takes that back, also by hand: then a build found it.
+    let moves = |decision| matches!(decision, Publish::Advance { .. });
+    let mut by_hand = history.clone();
+    by_hand[2].previous = Some(bad.clone());
+    assert!(moves(decide(&as_built(2, &by_hand), true, &by_hand)));
     add(EventKind::Repoint, &corrected, &bad);
     let history = add(EventKind::Build, &bad, &corrected);
-    let moves = |decision| matches!(decision, Publish::Advance { .. });
     assert!(moves(decide(&as_built(2, &history), true, &history)));
 }
 

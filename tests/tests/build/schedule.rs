@@ -131,6 +131,39 @@ fn failed_and_unchanged_runs_are_in_the_history_too() {
 }
 
 #[test]
+fn a_refusal_from_before_the_run_was_due_is_not_that_of_the_run() {
+    let backend = Backend::local();
+    configure(&backend, "catch_up_days = 0");
+    input(&backend, 2, 2_000, true);
+    input(&backend, 1, 900, true);
+    let [before, day] = [2, 1].map(|back| today().minus(back).to_string());
+    run(&backend, &["build", "rt", "--day", &before]).run().expect(0);
+    run(&backend, &["build", "rt", "--day", &day]).run().expect(6);
+    // As if a person had tried it the day before.
+    let folder = Path::new(&backend.store).join("rt/history");
+    let at = |event: &serde_json::Value| event["at"].as_str().unwrap().to_owned();
+    let refused = at(&history(&backend)[0]);
+    let earlier = refused.replace(&today().to_string(), &day);
+    let digits = |time: &str| time[..10].replace('-', "");
+    for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap()) {
+        let text = std::fs::read_to_string(entry.path()).unwrap();
+        if text.contains(&refused) {
+            let name = entry.file_name().into_string().unwrap();
+            let name = name.replace(&digits(&refused), &digits(&earlier));
+            std::fs::write(folder.join(name), text.replace(&refused, &earlier)).unwrap();
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    assert_eq!(at(&history(&backend)[1]), earlier);
+    run(&backend, &["schedule", "--once"]).run().expect(6);
+    // It is the end of the run, for whoever comes next.
+    for _ in 0..2 {
+        run(&backend, &["schedule", "--once"]).run().expect(0);
+    }
+    assert_eq!(history(&backend).len(), 3);
+}
+
+#[test]
 fn two_schedulers_at_once_publish_each_day_once() {
     for backend in Backend::all() {
         configure(&backend, "catch_up_days = 1");
