@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bloomsday_builder::{Job, Report, build};
 use bloomsday_common::day::Day;
@@ -385,13 +385,14 @@ impl Runner {
     async fn build(&mut self, day: Day) -> u8 {
         let alone = self.updating_metrics(self.one_build.clone().acquire_owned()).await;
         let alone = alone.expect("the semaphore is never closed");
-        let began = Timestamp::now();
+        let (began, timer) = (Timestamp::now(), Instant::now());
         self.gauge(&self.metrics.running, 1.0);
-        let work = on_a_thread(Job { day, ..self.job.clone() }, self.store.clone());
+        let due = self.rules.due(began).get(&day).copied();
+        let work = on_a_thread(Job { day, due, ..self.job.clone() }, self.store.clone());
         let built = self.updating_metrics(work).await;
         drop(alone);
         self.gauge(&self.metrics.running, 0.0);
-        let seconds = Timestamp::now().duration_since(began).as_secs_f64();
+        let seconds = timer.elapsed().as_secs_f64();
         self.gauge(&self.metrics.duration, seconds);
         let mut event = HistoryEvent {
             day: Some(day),

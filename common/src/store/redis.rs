@@ -200,10 +200,17 @@ impl RedisRecords {
         // Loading after a restart, a replica that was just promoted: these pass.
         let stranger = source.kind() == ErrorKind::AuthenticationFailed
             || matches!(code, "NOAUTH" | "WRONGPASS" | "NOPERM");
-        let refused = stranger || code == "READONLY";
+        // The client keeps only the text of what refuses a connection.
+        let says = |words: &str| source.to_string().contains(words);
+        let stranger = stranger || says("Authentication required");
+        let has_no_database = says("DB index is out of range");
+        let refused = stranger || has_no_database || code == "READONLY";
         let hint = match code {
             "READONLY" => " (this is a read-only replica: name the primary)",
             _ if stranger => " (check user and password in the address)",
+            _ if has_no_database => {
+                " (the address ends with the number of a database that is not there)"
+            }
             _ => "",
         };
         let why = format!("{source}{hint}").replace(['\r', '\n'], " ");

@@ -21,7 +21,9 @@ use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
-pub(crate) use self::follow::{AddVisitor, Deletions, LateDeletions, OtherLogs, drop_if_later};
+pub(crate) use self::follow::{
+    AddVisitor, Deletions, LateDeletions, MAX_CLOCK_SKEW_MS, OtherLogs, drop_if_later,
+};
 use self::state::{AbsorbState, AddCounts};
 use super::below::{Below, NoAnswer};
 use super::lock::lock;
@@ -140,6 +142,9 @@ struct SetState {
     deleted: u64,
     /// The time of the last change.
     last_ms: u64,
+    /// A change that is made now is of this time or later, whatever the clock says: whoever reads all
+    /// logs takes it for a later one than those of other servers that were here before it.
+    after_others_ms: u64,
     /// The hashes of one call that the log has to have.
     changed: Vec<u64>,
     deletions: Deletions,
@@ -174,6 +179,7 @@ impl LiveSet {
                 is_dropped,
                 deleted,
                 last_ms,
+                after_others_ms: 0,
                 changed,
                 deletions,
                 late: LateDeletions::new(),
@@ -219,7 +225,7 @@ impl LiveSet {
             return (Ticket::NONE, Err(refusal));
         }
         // The time of the table, which a clock that goes back does not take back.
-        let now = now.max(state.last_ms);
+        let now = now.max(state.last_ms).max(state.after_others_ms);
         state.last_ms = now;
         state.writer.tick(now);
         state.changed.clear();

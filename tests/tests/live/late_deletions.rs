@@ -7,6 +7,7 @@ use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::user;
 use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::redis::Redis;
+use bloomsday_tests::wait::until;
 
 use super::follow::segments;
 use super::streams::{folder, hits, live, no_segments, serve, wire};
@@ -80,15 +81,32 @@ fn an_old_deletion_hides_no_id_that_only_the_engine_has_yet() {
 
 #[test]
 fn an_old_deletion_hides_no_id_while_a_segment_that_was_read_is_damaged_or_gone() {
+    a_segment_is_damaged_or_gone("");
+}
+
+/// What came by the engine is not read from the store again.
+#[test]
+fn an_old_deletion_hides_no_id_while_a_segment_that_came_by_the_engine_is_damaged_or_gone() {
+    let redis = Redis::start();
+    a_segment_is_damaged_or_gone(&format!("live_engine = \"{}\"\n", redis.address()));
+}
+
+/// Of the successor's segments the last one stays as it is.
+fn a_segment_is_damaged_or_gone(engine: &str) {
     let backend = Backend::local();
     let killed = Killed::new(&backend);
-    let follower = serve(&backend, "follow", "", &[]);
-    let successor = killed.succeed(&backend, LEASE);
+    let follower = serve(&backend, "follow", engine, &[]);
+    let successor = killed.succeed(&backend, &format!("{engine}{LEASE}"));
     follower.until("it has read it", |daemon| is_hit(daemon, &killed.again));
-    let paths = segments(&Path::new(&backend.store).join("rt/live"));
-    assert!(!paths.is_empty());
-    let sound = paths.into_iter().map(|path| (std::fs::read(&path).unwrap(), path));
-    let sound: Vec<_> = sound.collect();
+    let folder = Path::new(&backend.store).join("rt/live");
+    let found = || segments(&folder);
+    until("it is in the store", || (!found().is_empty()).then_some(()));
+    let many = found().len();
+    assert_eq!(wire(&successor).call("SADD rt a-later-one"), ":1|");
+    until("there is a later one", || (found().len() > many).then_some(()));
+    let sound = found().into_iter().take(many);
+    let sound: Vec<_> = sound.map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+    follower.until("it has read that", |daemon| is_hit(daemon, &"a-later-one".to_owned()));
     let damage = || {
         for (bytes, path) in &sound {
             let mut bytes = bytes.clone();

@@ -122,9 +122,12 @@ struct RemoteLog {
     next: Option<u64>,
     /// Whether the segment before is damaged, so that nobody knows where it ends.
     is_end_unknown: bool,
-    /// The time of its newest frame, and of its newest one that was in the store.
+    /// The time of its newest frame.
     newest_ms: u64,
-    stored_ms: u64,
+    /// By day, the number of the first frame that was applied.
+    applied: BTreeMap<Day, u64>,
+    /// Whether it was said that its server's clock is ahead.
+    is_clock_ahead: bool,
     /// Whether the engine lacks frames of it that are not in the store, either.
     is_broken_in_engine: bool,
     gaps: Vec<Gap>,
@@ -301,11 +304,12 @@ impl LogFollower {
         let (ahead, listed) = (&self.ahead, BTreeSet::from_iter(nodes));
         self.logs.retain(|node, log| {
             log.is_listed = false;
+            log.applied = log.applied.split_off(&since);
             listed.contains(node)
                 || ahead.contains_key(node)
                 || !log.gaps.is_empty()
                 || log.is_broken_in_engine
-                || Day::at_unix_ms(log.stored_ms) >= since
+                || !log.applied.is_empty()
         });
         for node in listed.into_iter().filter(|node| Some(*node) != self.own) {
             self.logs.entry(node).or_default();
@@ -323,9 +327,9 @@ impl LogFollower {
         self.is_absorb_due = true;
         self.late_before_ms = self.clock.now_ms();
         for log in self.logs.values_mut() {
-            let RemoteLog { newest_ms, stored_ms, .. } = *log;
+            let RemoteLog { head, newest_ms, applied, .. } = std::mem::take(log);
             self.late_before_ms = self.late_before_ms.max(newest_ms);
-            *log = RemoteLog { newest_ms, stored_ms, ..RemoteLog::default() };
+            *log = RemoteLog { head, newest_ms, applied, ..RemoteLog::default() };
         }
     }
 
@@ -476,11 +480,11 @@ impl LogFollower {
         if let Some(log) = self.logs.get_mut(&key.node) {
             log.gaps.extend(gaps);
             log.newest_ms = log.newest_ms.max(newest_ms);
-            log.stored_ms = log.stored_ms.max(newest_ms);
+            log.warn_if_clock_is_ahead(&self.filter, &key, self.clock.now_ms());
             log.next = Some(log.next.unwrap_or(0).max(next));
             (log.last, log.is_end_unknown) = (Some(key), is_end_unknown);
         }
-        Ok(())
+        self.bound_late_deletions().await
     }
 
     /// Applies a segment's frames from a number on. Returns the number and the time of the last
@@ -498,13 +502,16 @@ impl LogFollower {
         let newest = others.map(|(_, log)| log.newest_ms).max().unwrap_or(0);
         let (now, late_before) = (self.clock.now_ms(), newest.max(self.late_before_ms));
         let mut last = (header.first_seq, 0);
+        let mut none = BTreeMap::new();
+        let applied = self.logs.get_mut(&key.node).map_or(&mut none, |log| &mut log.applied);
         for frame in frames.map_while(Result::ok) {
             last = (frame.seq, last.1.max(frame.ms));
             if frame.seq >= from {
+                let first = applied.entry(Day::at_unix_ms(frame.ms)).or_insert(frame.seq);
+                *first = frame.seq.min(*first);
                 self.set.apply(now, &frame, is_late || frame.ms < late_before).map_err(refused)?;
             }
         }
-        self.bound_late_deletions().await?;
         self.access.count_segment();
         Ok(last)
     }

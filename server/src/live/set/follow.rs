@@ -12,6 +12,9 @@ use crate::live::lock::lock;
 use crate::live::replication::access::WriteAccess;
 use crate::live::replication::role::LiveRole;
 
+/// By how much the clock of another server may be ahead of this one's, so that a change here still
+/// counts as later than those that were read of it.
+pub(crate) const MAX_CLOCK_SKEW_MS: u64 = 60 * 60 * 1000;
 /// The most deletions whose time is remembered. Above this the older half is forgotten: a sighting
 /// that is read later then wins over such a deletion.
 const MAX_DELETIONS: usize = 1 << 20;
@@ -78,6 +81,9 @@ impl LiveSet {
         let mut state = lock(&self.state);
         let now = now.max(state.last_ms);
         let is_late = is_late || frame.ms < state.last_ms;
+        if frame.ms <= now.saturating_add(MAX_CLOCK_SKEW_MS) {
+            state.after_others_ms = state.after_others_ms.max(frame.ms + 1);
+        }
         let SetState { writer, deletions, late, .. } = &mut *state;
         writer.tick(now);
         let step = self.table.window().step_at(frame.ms);
@@ -245,6 +251,44 @@ mod tests {
         // One that came after they were looked up waits for the next time.
         assert_eq!(set.late_deletions().into_keys().collect::<Vec<_>>(), [unknown]);
         assert_eq!(set.table.state_of(unknown), LiveState::Alive);
+    }
+
+    /// Whoever merges the logs, as this server does after a restart, goes by their times.
+    #[test]
+    fn a_change_is_later_than_those_of_a_server_whose_clock_is_ahead() {
+        let folder = TempDir::new().unwrap();
+        let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
+        let below: Arc<dyn Below> = Arc::new(NoDay);
+        let (name, settings) = ("rt".parse().unwrap(), (30, IdForm::Bytes));
+        let set = live.declare(&name, settings, LiveRole::Decide, Arc::downgrade(&below)).unwrap();
+        let (now, hash) = (live.now(), mix64(1));
+        let apply = |ms: u64, op: Op| {
+            let mut bytes = Vec::new();
+            append_hashes(&mut bytes, 1, ms, op, &[hash]);
+            for frame in Frames::of_rest(&bytes, 1) {
+                set.apply(now, &frame.unwrap(), false).unwrap();
+            }
+        };
+        let last = || {
+            let mut last = (0, Op::Drop);
+            drop(set.log().unwrap().write());
+            set.read_own_log(|frame| {
+                last = (frame.ms, frame.op);
+                Ok(())
+            })
+            .unwrap();
+            last
+        };
+        apply(now + 25_000, Op::Add);
+        drop(set.forget(now, &[hash]).0);
+        assert_eq!(last(), (now + 25_001, Op::Delete));
+        apply(now + 50_000, Op::Delete);
+        drop(set.add_each(now, &[hash], |_, _| ()).0);
+        assert_eq!(last(), (now + 50_001, Op::Add));
+        // A clock that is wrong by more moves no other server's.
+        apply(now + 2 * MAX_CLOCK_SKEW_MS, Op::Add);
+        drop(set.forget(now, &[hash]).0);
+        assert_eq!(last(), (now + 50_001, Op::Delete));
     }
 
     #[test]

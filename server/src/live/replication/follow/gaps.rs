@@ -2,9 +2,10 @@
 //! all the same.
 
 use bloomsday_common::day::Day;
-use bloomsday_common::key::SegmentKey;
+use bloomsday_common::key::{FilterName, SegmentKey};
 
 use super::{CallError, FollowError, Gap, LogFollower, RemoteLog, fetch, in_time};
+use crate::live::set::MAX_CLOCK_SKEW_MS;
 
 impl RemoteLog {
     /// The frames between the last segment and this one, which are not in the store.
@@ -24,24 +25,42 @@ impl RemoteLog {
         since: Day,
         mut segments: Vec<(u64, u64)>,
     ) -> Result<(), FollowError> {
+        if let Some(gap) = self.gaps.iter().find(|gap| gap.days.1 >= since) {
+            return Err(FollowError::Incomplete(gap.why.clone()));
+        }
+        // What came by an engine need not be there yet.
+        let Some(head) = &self.head else { return Ok(()) };
         segments.sort_unstable();
-        let Some((mut next, _)) = segments.first().copied() else {
-            return match Day::at_unix_ms(self.stored_ms) >= since {
-                true => Err(FollowError::Incomplete(format!(
-                    "the segments of the log {node:016x} since {since} are not in the store"
-                ))),
-                false => Ok(()),
-            };
-        };
+        let found = segments.first().map(|(first, _)| *first);
+        let applied = self.applied.range(since..).next().map(|(_, first)| *first);
+        let Some(mut next) = found.into_iter().chain(applied).min() else { return Ok(()) };
+        let mut end = head.seq;
         for (first, last) in segments {
             if first > next {
-                return Err(FollowError::Missing(node, next, first - 1));
+                end = first - 1;
+                break;
             }
             next = next.max(last.saturating_add(1));
         }
-        match &self.head {
-            Some(head) if head.seq >= next => Err(FollowError::Missing(node, next, head.seq)),
-            _ => Ok(()),
+        if next <= end.min(head.seq) { Err(FollowError::Missing(node, next, end)) } else { Ok(()) }
+    }
+
+    /// Says once that its times are too far ahead for a server that takes over: of one ID the later
+    /// change counts.
+    pub(super) fn warn_if_clock_is_ahead(
+        &mut self,
+        filter: &FilterName,
+        key: &SegmentKey,
+        now: u64,
+    ) {
+        let ahead = self.newest_ms.saturating_sub(now);
+        if ahead > MAX_CLOCK_SKEW_MS && !std::mem::replace(&mut self.is_clock_ahead, true) {
+            let seconds = ahead / 1000;
+            tracing::error!(
+                %filter,
+                "{key} has changes from {seconds} s in the future by this clock: later changes by servers with \
+                 other clocks do not count until then; set the clocks"
+            );
         }
     }
 }
@@ -105,6 +124,7 @@ impl LogFollower {
             for (key, _) in listed.into_iter().filter(|(key, _)| inside(key)) {
                 let bytes = fetch(&self.store, &key).await?;
                 let (last, _) = self.apply(&key, &bytes, 0, true).await?;
+                self.bound_late_deletions().await?;
                 if key.first_seq <= next {
                     next = next.max(last.saturating_add(1));
                 }

@@ -48,8 +48,11 @@ impl LogFollower {
         let settled = match &batch.failure {
             Some((why, due)) if Instant::now() < *due => Err(FollowError::Incomplete(why.clone())),
             _ => {
+                let begin = Instant::now();
                 let settled = self.settle(&batch.deletions, Day::at_unix_ms(oldest)).await;
-                let due = Instant::now() + batch.backoff.after_failure();
+                // Most of the time is for what others change now.
+                let pause = batch.backoff.after_failure().max(10 * begin.elapsed());
+                let due = Instant::now() + pause;
                 batch.failure = settled.as_ref().err().map(|error| (error.to_string(), due));
                 settled
             }
@@ -75,16 +78,17 @@ impl LogFollower {
     /// Settles late deletions when there are many.
     ///
     /// # Errors
-    /// Also when they have to wait: the log is read on when they need not.
+    /// [`FollowError::Incomplete`] when they have to wait: of each log one segment is read a round.
     pub(super) async fn bound_late_deletions(&mut self) -> Result<(), FollowError> {
         while self.set.late_count() >= MAX_LATE_DELETIONS {
-            self.settle_late_deletions().await?;
-            if self.late.is_some() {
-                return Err(FollowError::Incomplete(format!(
-                    "{} deletions wait until the store has what came by the engine",
-                    self.set.late_count()
-                )));
-            }
+            let settled = self.settle_late_deletions().await;
+            let why = match settled {
+                Err(why) => why.to_string(),
+                Ok(()) if self.late.is_some() => "the store lacks what came by the engine".into(),
+                Ok(()) => continue,
+            };
+            let many = self.set.late_count();
+            return Err(FollowError::Incomplete(format!("{many} deletions wait: {why}")));
         }
         Ok(())
     }

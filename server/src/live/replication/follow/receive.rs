@@ -116,6 +116,7 @@ impl LogFollower {
             log.next = Some(next.max(last.saturating_add(1)));
             log.newest_ms = log.newest_ms.max(newest_ms);
         }
+        self.bound_late_deletions().await?;
         Ok(Received::Applied)
     }
 }
