@@ -64,7 +64,7 @@ impl Past {
             RecordState::Absent => !published.is_empty() && day >= today.minus(retention.keep_days),
             RecordState::Unreadable(_) => true,
         };
-        let rejected = events.rejected(&published);
+        let rejected = events.rejected(now);
         let may_have_had = events.may_have_had(day, now);
         let named =
             now.found().into_iter().flat_map(|p| [Some(p.blob.clone()), p.previous.clone()]);
@@ -119,12 +119,22 @@ impl DayEvents<'_> {
 
     /// The blobs that a repoint left, and that the pointer has not named since. What a build found
     /// there, a person may have brought back by hand.
-    fn rejected(&self, published: &BTreeSet<BlobKey>) -> BTreeSet<BlobKey> {
-        let unchanged = self.0.iter().copied().filter(|e| e.outcome == Outcome::Unchanged);
-        let mut events: Vec<&HistoryEvent> = self.moves(published);
-        events.extend(unchanged);
+    fn rejected(&self, now: &RecordState<Pointer>) -> BTreeSet<BlobKey> {
+        let repointed_at = self.repointed_at(now);
+        let has_moved = |event: &&HistoryEvent| match event.outcome {
+            Outcome::Published | Outcome::Unchanged => true,
+            // It was interrupted after that if a later one found its blob, or it is still there.
+            Outcome::Pending => {
+                let found = |later: &&HistoryEvent| {
+                    later.at > event.at && event.blob.is_some() && later.previous == event.blob
+                };
+                repointed_at == Some(event.at) || self.0.iter().any(found)
+            }
+            _ => false,
+        };
         // The newest are first, also of those of the same time.
-        events.reverse();
+        let events = self.0.iter().rev().copied().filter(has_moved);
+        let mut events: Vec<&HistoryEvent> = events.collect();
         events.sort_by_key(|event| event.at);
         let mut rejected = BTreeSet::new();
         for event in events {

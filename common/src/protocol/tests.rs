@@ -140,17 +140,34 @@ fn a_blob_that_an_operator_left_stays_left_after_a_build_of_corrected_data() {
         history.clone()
     };
     add(EventKind::Repoint, &bad, &earlier);
-    let history = add(EventKind::Build, &earlier, &corrected);
-    let now = as_built(2, &history);
+    let rolled_back = add(EventKind::Build, &earlier, &corrected);
+    let now = as_built(2, &rolled_back);
     let to = Some(corrected.clone());
-    assert_eq!(decide(&now, true, &history), Publish::RolledBack { to });
+    assert_eq!(decide(&now, true, &rolled_back), Publish::RolledBack { to });
+    let moves = |decision| matches!(decision, Publish::Advance { .. });
     // Also if the repoint was killed right after it had moved the pointer.
-    let mut killed = history.clone();
+    let mut killed = rolled_back.clone();
     killed[1].outcome = Outcome::Pending;
     assert!(matches!(decide(&now, true, &killed), Publish::RolledBack { .. }));
+    // And if it was one to the day's own blob before.
+    let mut own = had(&[2, 1]);
+    let (good, mended, start) = (blob(today(), 2), blob(today(), 3), own[0].at);
+    let event = |hours: i64, kind, outcome, from: &BlobKey, to: &BlobKey| HistoryEvent {
+        day: Some(today()),
+        blob: Some(to.clone()),
+        previous: Some(from.clone()),
+        ..HistoryEvent::new(kind, outcome, start + jiff::SignedDuration::from_hours(hours), "t")
+    };
+    own.push(event(5, EventKind::Repoint, Outcome::Pending, &bad, &good));
+    own.push(event(6, EventKind::Build, Outcome::Published, &good, &mended));
+    let to = Some(mended.clone());
+    assert_eq!(decide(&as_built(3, &own), true, &own), Publish::RolledBack { to });
+    // Not if it was killed before it moved the pointer: the build found the bad one.
+    own.pop();
+    own.push(event(6, EventKind::Build, Outcome::Published, &bad, &mended));
+    assert!(moves(decide(&as_built(3, &own), true, &own)));
     // An operator who brings it back takes that back, also by hand: then a build found it.
-    let moves = |decision| matches!(decision, Publish::Advance { .. });
-    let mut by_hand = history.clone();
+    let mut by_hand = rolled_back.clone();
     by_hand[2].previous = Some(bad.clone());
     assert!(moves(decide(&as_built(2, &by_hand), true, &by_hand)));
     add(EventKind::Repoint, &corrected, &bad);

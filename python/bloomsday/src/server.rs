@@ -163,7 +163,7 @@ impl Server {
     fn filter(slf: &Bound<'_, Self>, name: &str) -> PyResult<ServedFilter> {
         let (py, bloomsday) = (slf.py(), slf.get().bloomsday(slf.py())?);
         let handle = bloomsday.filter(name).map_err(|error| server_error(py, &error))?;
-        let process = std::process::id();
+        let process = slf.get().stage(|stage| stage.process()).unwrap_or_else(std::process::id);
         Ok(ServedFilter { handle, _server: slf.clone().unbind(), process })
     }
 

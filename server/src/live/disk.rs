@@ -17,7 +17,7 @@ use super::log::syncer::Syncer;
 use super::log::{Identity, Log, sync_folder};
 use super::memory::budget::Budget;
 use super::options::Key;
-use super::set::LiveSet;
+use super::set::{LiveSet, MAX_CLOCK_SKEW_MS};
 use crate::error::Error;
 use crate::random::random;
 
@@ -66,7 +66,12 @@ impl Disk {
         let (syncer, next_folder) =
             (Syncer::start(is_prompt).map_err(system)?, AtomicU32::new(next));
         for (key, (path, mut replayed)) in found {
-            warn_if_clock_is_behind(path, replayed.before.last_ms, opened_ms);
+            let allowed = match replayed.options.is_over_day {
+                // Of changes after those of another server.
+                true => Duration::from_millis(MAX_CLOCK_SKEW_MS),
+                false => MAX_CLOCK_STEP,
+            };
+            warn_if_clock_is_behind(path, replayed.before.last_ms, opened_ms, allowed);
             replayed.writer.tick(opened_ms);
             let node = replayed.node.unwrap_or_else(new_node);
             let step = replayed.options.window.step_at(opened_ms);
@@ -156,9 +161,9 @@ fn number_of(folder: &Path) -> Option<u32> {
 }
 
 /// Tells when the clock is behind the last change of a log by so much that a window waits for it.
-fn warn_if_clock_is_behind(folder: &Path, last_ms: u64, now_ms: u64) {
+fn warn_if_clock_is_behind(folder: &Path, last_ms: u64, now_ms: u64, allowed: Duration) {
     let ahead = Duration::from_millis(last_ms.saturating_sub(now_ms));
-    if ahead > MAX_CLOCK_STEP {
+    if ahead > allowed {
         tracing::error!(
             "{}: its last change is {} s in the future by this clock, and until then no window of it ends; \
              set the clock, or delete the filter",

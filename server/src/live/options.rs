@@ -8,7 +8,8 @@ use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
 use bloomsday_common::live::segment::set_number;
 
 /// A day in milliseconds.
-const DAY_MS: NonZeroU64 = NonZeroU64::new(24 * 3_600 * 1_000).expect("a day is not zero");
+pub(super) const DAY_MS: NonZeroU64 =
+    NonZeroU64::new(24 * 3_600 * 1_000).expect("a day is not zero");
 
 /// The longest name of a set.
 pub(crate) const MAX_KEY_BYTES: usize = 1024;

@@ -32,7 +32,7 @@ use super::memory::domains::Domains;
 use super::memory::near::{Full, Near};
 use super::memory::table::Table;
 use super::memory::writer::{AddError, Writer};
-use super::options::{Key, Options};
+use super::options::{DAY_MS, Key, Options};
 use super::replication::access::WriteAccess;
 use super::replication::ship_status::ShipStatus;
 use super::ticket::Ticket;
@@ -142,8 +142,9 @@ struct SetState {
     deleted: u64,
     /// The time of the last change.
     last_ms: u64,
-    /// A change that is made now is of this time or later, whatever the clock says: whoever reads all
-    /// logs takes it for a later one than those of other servers that were here before it.
+    /// A change that is made now is of this time or later, whatever the clock says, but of no other
+    /// day: whoever reads all logs takes it for a later one than those of other servers that were
+    /// here before it.
     after_others_ms: u64,
     /// The hashes of one call that the log has to have.
     changed: Vec<u64>,
@@ -151,6 +152,11 @@ struct SetState {
     /// Deletions of another log that came later than newer changes, while it is looked up whether
     /// their IDs were seen again. An add removes its IDs.
     late: LateDeletions,
+}
+
+/// The last millisecond of the day of a time.
+fn end_of_day(ms: u64) -> u64 {
+    (ms / DAY_MS).saturating_add(1).saturating_mul(DAY_MS.get()) - 1
 }
 
 impl LiveSet {
@@ -225,7 +231,7 @@ impl LiveSet {
             return (Ticket::NONE, Err(refusal));
         }
         // The time of the table, which a clock that goes back does not take back.
-        let now = now.max(state.last_ms).max(state.after_others_ms);
+        let now = now.max(state.last_ms).max(state.after_others_ms.min(end_of_day(now)));
         state.last_ms = now;
         state.writer.tick(now);
         state.changed.clear();

@@ -79,11 +79,12 @@ impl LiveSet {
     /// another log are not made, and kept for [`LiveSet::late_deletions`].
     pub(crate) fn apply(&self, now: u64, frame: &Frame<'_>, is_late: bool) -> Result<(), SetError> {
         let mut state = lock(&self.state);
-        let now = now.max(state.last_ms);
-        let is_late = is_late || frame.ms < state.last_ms;
+        // By the clock, and not by an earlier change, which may be ahead for this very reason.
         if frame.ms <= now.saturating_add(MAX_CLOCK_SKEW_MS) {
             state.after_others_ms = state.after_others_ms.max(frame.ms + 1);
         }
+        let now = now.max(state.last_ms);
+        let is_late = is_late || frame.ms < state.last_ms;
         let SetState { writer, deletions, late, .. } = &mut *state;
         writer.tick(now);
         let step = self.table.window().step_at(frame.ms);
@@ -194,6 +195,7 @@ mod tests {
 
     use super::*;
     use crate::live::memory::table::LiveState;
+    use crate::live::options::DAY_MS;
     use crate::live::{Below, Live, LiveConfig, NoAnswer};
 
     /// A day's filter without IDs.
@@ -220,10 +222,7 @@ mod tests {
     #[test]
     fn a_late_deletion_hides_no_id_that_was_added_after_it() {
         let folder = TempDir::new().unwrap();
-        let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
-        let below: Arc<dyn Below> = Arc::new(NoDay);
-        let (name, settings) = ("rt".parse().unwrap(), (30, IdForm::Bytes));
-        let set = live.declare(&name, settings, LiveRole::Decide, Arc::downgrade(&below)).unwrap();
+        let (set, live, _below) = decided(&folder);
         let now = live.now();
         let apply = |ms: u64, op: Op, hashes: &[u64]| {
             let mut bytes = Vec::new();
@@ -257,11 +256,9 @@ mod tests {
     #[test]
     fn a_change_is_later_than_those_of_a_server_whose_clock_is_ahead() {
         let folder = TempDir::new().unwrap();
-        let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
-        let below: Arc<dyn Below> = Arc::new(NoDay);
-        let (name, settings) = ("rt".parse().unwrap(), (30, IdForm::Bytes));
-        let set = live.declare(&name, settings, LiveRole::Decide, Arc::downgrade(&below)).unwrap();
-        let (now, hash) = (live.now(), mix64(1));
+        let (set, _live, _below) = decided(&folder);
+        // In the middle of a day.
+        let (now, hash) = (20_000 * DAY_MS.get() + DAY_MS.get() / 2, mix64(1));
         let apply = |ms: u64, op: Op| {
             let mut bytes = Vec::new();
             append_hashes(&mut bytes, 1, ms, op, &[hash]);
@@ -269,26 +266,55 @@ mod tests {
                 set.apply(now, &frame.unwrap(), false).unwrap();
             }
         };
-        let last = || {
-            let mut last = (0, Op::Drop);
-            drop(set.log().unwrap().write());
-            set.read_own_log(|frame| {
-                last = (frame.ms, frame.op);
-                Ok(())
-            })
-            .unwrap();
-            last
-        };
+        let last = || last_of(&set);
         apply(now + 25_000, Op::Add);
         drop(set.forget(now, &[hash]).0);
         assert_eq!(last(), (now + 25_001, Op::Delete));
         apply(now + 50_000, Op::Delete);
         drop(set.add_each(now, &[hash], |_, _| ()).0);
         assert_eq!(last(), (now + 50_001, Op::Add));
-        // A clock that is wrong by more moves no other server's.
-        apply(now + 2 * MAX_CLOCK_SKEW_MS, Op::Add);
+        // A clock that is wrong by more moves no other server's, also not step by step.
+        apply(now + MAX_CLOCK_SKEW_MS + 1, Op::Add);
         drop(set.forget(now, &[hash]).0);
         assert_eq!(last(), (now + 50_001, Op::Delete));
+    }
+
+    /// The day's filter and the segments of a day go by the time of a change.
+    #[test]
+    fn a_change_after_those_of_a_clock_that_is_ahead_is_still_of_this_day() {
+        let folder = TempDir::new().unwrap();
+        let (set, _live, _below) = decided(&folder);
+        let (hash, midnight) = (mix64(1), 20_000 * DAY_MS.get());
+        let mut bytes = Vec::new();
+        append_hashes(&mut bytes, 1, midnight + 5_000, Op::Add, &[hash]);
+        for frame in Frames::of_rest(&bytes, 1) {
+            set.apply(midnight - 10_000, &frame.unwrap(), false).unwrap();
+        }
+        drop(set.forget(midnight - 10_000, &[hash]).0);
+        assert_eq!(last_of(&set), (midnight - 1, Op::Delete));
+        drop(set.add_each(midnight + 1, &[hash], |_, _| ()).0);
+        assert_eq!(last_of(&set), (midnight + 5_001, Op::Add));
+    }
+
+    /// A set that this process decides, over a day without IDs, and what has to live as long.
+    fn decided(folder: &TempDir) -> (Arc<LiveSet>, Live, Arc<dyn Below>) {
+        let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
+        let below: Arc<dyn Below> = Arc::new(NoDay);
+        let (name, settings) = ("rt".parse().unwrap(), (30, IdForm::Bytes));
+        let set = live.declare(&name, settings, LiveRole::Decide, Arc::downgrade(&below)).unwrap();
+        (set, live, below)
+    }
+
+    /// The time and the kind of the last change in the own log.
+    fn last_of(set: &LiveSet) -> (u64, Op) {
+        let mut last = (0, Op::Drop);
+        set.log().unwrap().write().unwrap();
+        let visit = |frame: &Frame<'_>| {
+            last = (frame.ms, frame.op);
+            Ok(())
+        };
+        set.read_own_log(visit).unwrap();
+        last
     }
 
     #[test]

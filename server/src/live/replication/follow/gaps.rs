@@ -1,6 +1,8 @@
 //! Frames of a log that could not be read: they are looked for again, and what follows them is read
 //! all the same.
 
+use std::ops::{Bound, RangeInclusive};
+
 use bloomsday_common::day::Day;
 use bloomsday_common::key::{FilterName, SegmentKey};
 
@@ -18,31 +20,33 @@ impl RemoteLog {
     }
 
     /// Checks that these segments, of each the number of its first and its last frame, are all that
-    /// the log has in the store since a day, as far as is known.
+    /// the log has in the store of these days, as far as is known.
     pub(super) fn check_all(
         &self,
         node: u64,
-        since: Day,
+        days: RangeInclusive<Day>,
         mut segments: Vec<(u64, u64)>,
     ) -> Result<(), FollowError> {
-        if let Some(gap) = self.gaps.iter().find(|gap| gap.days.1 >= since) {
+        if let Some(gap) = self.gaps.iter().find(|gap| gap.days.1 >= *days.start()) {
             return Err(FollowError::Incomplete(gap.why.clone()));
         }
         // What came by an engine need not be there yet.
         let Some(head) = &self.head else { return Ok(()) };
         segments.sort_unstable();
         let found = segments.first().map(|(first, _)| *first);
-        let applied = self.applied.range(since..).next().map(|(_, first)| *first);
+        let later = self.applied.range((Bound::Excluded(*days.end()), Bound::Unbounded));
+        let later = later.map(|(_, first)| first.saturating_sub(1));
+        let mut end = later.chain([head.seq]).min().unwrap_or(head.seq);
+        let applied = self.applied.range(days).next().map(|(_, first)| *first);
         let Some(mut next) = found.into_iter().chain(applied).min() else { return Ok(()) };
-        let mut end = head.seq;
         for (first, last) in segments {
             if first > next {
-                end = first - 1;
+                end = end.min(first - 1);
                 break;
             }
             next = next.max(last.saturating_add(1));
         }
-        if next <= end.min(head.seq) { Err(FollowError::Missing(node, next, end)) } else { Ok(()) }
+        if next <= end { Err(FollowError::Missing(node, next, end)) } else { Ok(()) }
     }
 
     /// Says once that its times are too far ahead for a server that takes over: of one ID the later
@@ -108,7 +112,7 @@ impl LogFollower {
                 }
             }
         }
-        Ok(())
+        self.bound_late_deletions().await
     }
 
     /// Applies the segments that are in a gap. Returns the first number that is missing, or is
@@ -124,7 +128,6 @@ impl LogFollower {
             for (key, _) in listed.into_iter().filter(|(key, _)| inside(key)) {
                 let bytes = fetch(&self.store, &key).await?;
                 let (last, _) = self.apply(&key, &bytes, 0, true).await?;
-                self.bound_late_deletions().await?;
                 if key.first_seq <= next {
                     next = next.max(last.saturating_add(1));
                 }

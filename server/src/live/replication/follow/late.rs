@@ -2,6 +2,7 @@
 //! looked up for all of them at once.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::live::segment::{Frames, Op};
@@ -20,6 +21,8 @@ use crate::live::set::{LateDeletions, drop_if_later};
 /// How many late deletions are collected before they are settled: at the end of a round, if there
 /// are fewer.
 const MAX_LATE_DELETIONS: usize = 1 << 20;
+/// The longest pause after a pass that found a segment damaged or missing.
+const MAX_PASS_PAUSE: Duration = Duration::from_secs(10 * 60);
 /// How many segments are fetched at the same time: few, since the reading of a log may hold its
 /// own.
 const MAX_CONCURRENT_FETCHES: usize = 2;
@@ -50,8 +53,11 @@ impl LogFollower {
             _ => {
                 let begin = Instant::now();
                 let settled = self.settle(&batch.deletions, Day::at_unix_ms(oldest)).await;
-                // Most of the time is for what others change now.
-                let pause = batch.backoff.after_failure().max(10 * begin.elapsed());
+                let pause = match &settled {
+                    Err(FollowError::Store(_)) | Ok(()) => batch.backoff.after_failure(),
+                    // It may stay so: most of the time is for what others change now.
+                    Err(_) => (10 * begin.elapsed()).clamp(FOLLOW_INTERVAL, MAX_PASS_PAUSE),
+                };
                 let due = Instant::now() + pause;
                 batch.failure = settled.as_ref().err().map(|error| (error.to_string(), due));
                 settled
@@ -110,10 +116,10 @@ impl LogFollower {
         deleted: &mut LateDeletions,
     ) -> Result<(), FollowError> {
         // Older segments may be pruned.
-        let since = oldest.max(*self.days().start());
+        let (since, until) = (oldest.max(*self.days().start()), *self.days().end());
         for (node, log) in &self.logs {
             let mut found = Vec::new();
-            for day in since.through(*self.days().end()) {
+            for day in since.through(until) {
                 let listed =
                     in_time(self.store.segments_of(&self.filter, day, *node, None)).await?;
                 let mut fetched = pin!(fetch_all(&self.store, listed, MAX_CONCURRENT_FETCHES));
@@ -132,7 +138,7 @@ impl LogFollower {
                     found.push((header.first_seq, last));
                 }
             }
-            log.check_all(*node, since, found)?;
+            log.check_all(*node, since..=until, found)?;
         }
         Ok(())
     }
