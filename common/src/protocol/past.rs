@@ -17,6 +17,8 @@
 //!   build must be able to run again. So one case is not recognized: a build is killed between its
 //!   pointer and its last record, nobody runs it again, and somebody then restores by hand the
 //!   record (or the absence) that it replaced. A `repoint` is always recognized.
+//! - A blob that a repoint took the pointer from is rejected, also after a build of other data: no
+//!   build points to it, until the pointer has named it again.
 //! - A day so old that prune may have dropped its pointer is not rolled back when it has none.
 
 use std::collections::BTreeSet;
