@@ -34,7 +34,7 @@ use super::store_call::{CallError, in_time};
 use super::task_context::TaskContext;
 use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
-use crate::live::set::{LateDeletions, LiveSet, SetError};
+use crate::live::set::{LateDeletions, LiveSet, MAX_CLOCK_SKEW_MS, SetError};
 use crate::live::stream::{Entry, FromEngine};
 
 /// How often the heads are read.
@@ -514,6 +514,22 @@ impl LogFollower {
         }
         self.access.count_segment();
         Ok(last)
+    }
+}
+
+impl RemoteLog {
+    /// Says once that its times are too far ahead for a server that takes over: of one ID the later
+    /// change counts.
+    fn warn_if_clock_is_ahead(&mut self, filter: &FilterName, key: &SegmentKey, now: u64) {
+        let ahead = self.newest_ms.saturating_sub(now);
+        if ahead > MAX_CLOCK_SKEW_MS && !std::mem::replace(&mut self.is_clock_ahead, true) {
+            let seconds = ahead / 1000;
+            tracing::error!(
+                %filter,
+                "{key} has changes from {seconds} s in the future by this clock: later changes by servers with \
+                 other clocks do not count until then; set the clocks"
+            );
+        }
     }
 }
 

@@ -4,10 +4,9 @@
 use std::ops::{Bound, RangeInclusive};
 
 use bloomsday_common::day::Day;
-use bloomsday_common::key::{FilterName, SegmentKey};
+use bloomsday_common::key::SegmentKey;
 
 use super::{CallError, FollowError, Gap, LogFollower, RemoteLog, fetch, in_time};
-use crate::live::set::MAX_CLOCK_SKEW_MS;
 
 impl RemoteLog {
     /// The frames between the last segment and this one, which are not in the store.
@@ -47,25 +46,6 @@ impl RemoteLog {
             next = next.max(last.saturating_add(1));
         }
         if next <= end { Err(FollowError::Missing(node, next, end)) } else { Ok(()) }
-    }
-
-    /// Says once that its times are too far ahead for a server that takes over: of one ID the later
-    /// change counts.
-    pub(super) fn warn_if_clock_is_ahead(
-        &mut self,
-        filter: &FilterName,
-        key: &SegmentKey,
-        now: u64,
-    ) {
-        let ahead = self.newest_ms.saturating_sub(now);
-        if ahead > MAX_CLOCK_SKEW_MS && !std::mem::replace(&mut self.is_clock_ahead, true) {
-            let seconds = ahead / 1000;
-            tracing::error!(
-                %filter,
-                "{key} has changes from {seconds} s in the future by this clock: later changes by servers with \
-                 other clocks do not count until then; set the clocks"
-            );
-        }
     }
 }
 
