@@ -420,9 +420,9 @@ impl Log {
     /// bytes. The next frame begins another. Those that cannot be closed now are tried again later.
     fn rotate(&self, synced: u64) {
         let mut files = lock(&self.file);
-        let has_room = files.full.len() < MAX_FULL;
+        let may_wait = files.full.len() < MAX_FULL;
         let is_full = |open: &mut OpenSegment| open.bytes == synced && synced >= SEGMENT_BYTES;
-        let ended = files.open.take_if(|open| has_room && is_full(open));
+        let ended = files.open.take_if(|open| may_wait && is_full(open));
         files.full.extend(ended);
         if files.not_closed.is_some_and(|at| at.elapsed() < CLOSE_INTERVAL) {
             return;

@@ -345,7 +345,7 @@ fn in_a_flood_health_checks_are_answered_and_admin_and_lookups_go_on() {
     // Who comes when one of the others has gone keeps its connection.
     drop(std::mem::replace(&mut flood[0], hold(head)));
     flood.truncate(CONNECTIONS - 2);
-    daemon.until("there is room", |_| {
+    daemon.until("a connection is free", |_| {
         let mut client = TcpStream::connect(&address).unwrap();
         client.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut answer = [0; 4096];
