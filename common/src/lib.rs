@@ -23,6 +23,7 @@
 //! | [`mod@crash_point`] | named places at which a test kills a program |
 //! | [`error`] | what can go wrong |
 //! | [`remedy`] | what a person can do about it, as data |
+//! | `assembly` | the instructions that Rust has no function for |
 //!
 //! The crate's features each add a kind of store: `aws`, `azure`, `gcp`, `hdfs`, `http-store` (read
 //! only), and `redis` for pointers. Local folders always work.
@@ -78,6 +79,8 @@
 
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)] // instructions that Rust has no function for
+mod assembly;
 pub mod atomic_file;
 pub mod blob;
 pub mod crash_point;

@@ -21,15 +21,7 @@ pub(crate) fn prefetch<T>(of: &T) {
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(of).cast());
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: `prfm` is a hint: it changes no memory, no register and no flag, and cannot fault at
-    // any address.
-    unsafe {
-        std::arch::asm!(
-            "prfm pldl1keep, [{line}]",
-            line = in(reg) std::ptr::from_ref(of),
-            options(readonly, nostack, preserves_flags),
-        );
-    }
+    crate::assembly::prefetch(of);
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = of;
 }
