@@ -1,6 +1,6 @@
 //! What a decider deleted just before it was killed is read after what its successor added.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
@@ -25,6 +25,11 @@ struct Killed {
 
 impl Killed {
     fn new(backend: &Backend) -> Killed {
+        Killed::after_deleting(backend, 0)
+    }
+
+    /// As `new`; it also deleted this many IDs that nobody had added.
+    fn after_deleting(backend: &Backend, strangers: usize) -> Killed {
         Publisher::days_ago(backend, 1).users(0..5_000).publish();
         let (day, data) = (no_segments(backend), folder(backend, "first"));
         let decider = serve(backend, "decide", LEASE, &["--data-dir", &data]);
@@ -33,6 +38,10 @@ impl Killed {
         drop(absent);
         assert_eq!(wire(&decider).call(&format!("SADD rt {again} {gone} {kept}")), ":3|");
         assert_eq!(wire(&decider).call(&format!("SREM rt {again} {gone}")), ":2|");
+        let strangers: Vec<String> = (0..strangers).map(|n| format!("stranger-{n}")).collect();
+        for some in strangers.chunks(200_000) {
+            wire(&decider).call(&format!("SREM rt {}", some.join(" ")));
+        }
         decider.signal("KILL");
         decider.wait();
         std::fs::remove_file(&day).unwrap();
@@ -104,32 +113,94 @@ fn a_segment_is_damaged_or_gone(engine: &str) {
     let many = found().len();
     assert_eq!(wire(&successor).call("SADD rt a-later-one"), ":1|");
     until("there is a later one", || (found().len() > many).then_some(()));
-    let sound = found().into_iter().take(many);
-    let sound: Vec<_> = sound.map(|path| (std::fs::read(&path).unwrap(), path)).collect();
     follower.until("it has read that", |daemon| is_hit(daemon, &"a-later-one".to_owned()));
-    let damage = || {
-        for (bytes, path) in &sound {
-            let mut bytes = bytes.clone();
-            bytes[70] ^= 1;
-            std::fs::write(path, bytes).unwrap();
-        }
-    };
-    damage();
+    let sound = damage(found().into_iter().take(many));
 
     let _first = killed.come_back(&backend);
     follower.until("it has read the old log", |daemon| is_hit(daemon, &killed.kept));
     let names = |part: &str| {
-        follower.until("it names them", |daemon| {
-            live(daemon, "follow_error").as_str().is_some_and(|why| why.contains(part))
-        });
+        follower.until("it names them", |daemon| waits_for(daemon, part));
         assert!(is_hit(&follower, &killed.again), "it was added after the deletion");
     };
     names("cannot be used");
     sound.iter().for_each(|(_, path)| std::fs::remove_file(path).unwrap());
     names("are not in the store");
-    sound.iter().for_each(|(bytes, path)| std::fs::write(path, bytes).unwrap());
+    put_back(&sound);
     follower.until("the other is deleted", |daemon| !is_hit(daemon, &killed.gone));
     assert!(is_hit(&follower, &killed.again));
     follower.until("nothing is wrong", |daemon| live(daemon, "follow_error").is_null());
     assert!(is_hit(&successor, &killed.again));
+}
+
+/// What a segment has counts from the moment it is read, as if it had been read in its turn.
+#[test]
+fn an_old_deletion_hides_no_id_of_a_last_segment_that_was_put_back() {
+    let backend = Backend::local();
+    let killed = Killed::new(&backend);
+    let successor = killed.succeed(&backend, LEASE);
+    let segments = damage_all(&backend, &killed.again);
+    successor.signal("KILL");
+    successor.wait();
+    let follower = serve(&backend, "follow", "", &[]);
+    follower.until("it names the segment", |daemon| waits_for(daemon, "cannot be used"));
+    put_back(&segments);
+    follower.until("it has read it", |daemon| is_hit(daemon, &killed.again));
+
+    // A new lease would let the last segment be read once more.
+    let keys = "live_lease = \"0s\"\n";
+    let _first = serve(&backend, "decide", keys, &["--data-dir", &killed.data]);
+    follower.until("it has read the old log", |daemon| is_hit(daemon, &killed.kept));
+    follower.until("the other is deleted", |daemon| !is_hit(daemon, &killed.gone));
+    assert!(is_hit(&follower, &killed.again), "it was added after the deletion");
+}
+
+/// More than are kept at once: they wait for a damaged segment, and what others add does not.
+#[test]
+fn a_million_late_deletions_stop_no_log() {
+    let backend = Backend::local();
+    let killed = Killed::after_deleting(&backend, 1_100_000);
+    let successor = killed.succeed(&backend, LEASE);
+    let segments = damage_all(&backend, &killed.again);
+    let follower = serve(&backend, "follow", "", &[]);
+    follower.until("it names the segment", |daemon| waits_for(daemon, "cannot be used"));
+    assert_eq!(wire(&successor).call("SADD rt the-next"), ":1|");
+    follower.until("it has read that", |daemon| is_hit(daemon, &"the-next".to_owned()));
+
+    let _first = killed.come_back(&backend);
+    follower.until("they wait", |daemon| waits_for(daemon, "deletions wait"));
+    for later in ["one", "two", "three"] {
+        assert_eq!(wire(&successor).call(&format!("SADD rt later-{later}")), ":1|");
+        follower.until("it has that", |daemon| is_hit(daemon, &format!("later-{later}")));
+    }
+    put_back(&segments);
+    follower.until("the other is deleted", |daemon| !is_hit(daemon, &killed.gone));
+    assert!(is_hit(&follower, &killed.again));
+    follower.until("nothing is wrong", |daemon| live(daemon, "follow_error").is_null());
+}
+
+/// Damages all segments in the store when they have an ID. Returns what they were.
+fn damage_all(backend: &Backend, id: &String) -> Vec<(Vec<u8>, PathBuf)> {
+    serve(backend, "follow", "", &[]).until("the store has it", |daemon| is_hit(daemon, id));
+    damage(segments(&Path::new(&backend.store).join("rt/live")))
+}
+
+/// Damages segments. Returns what they were.
+fn damage(segments: impl IntoIterator<Item = PathBuf>) -> Vec<(Vec<u8>, PathBuf)> {
+    let damaged = segments.into_iter().map(|path| {
+        let sound = std::fs::read(&path).unwrap();
+        let mut bytes = sound.clone();
+        bytes[70] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        (sound, path)
+    });
+    damaged.collect()
+}
+
+fn put_back(segments: &[(Vec<u8>, PathBuf)]) {
+    segments.iter().for_each(|(sound, path)| std::fs::write(path, sound).unwrap());
+}
+
+/// Whether a follower says that it waits for this.
+fn waits_for(follower: &Daemon, part: &str) -> bool {
+    live(follower, "follow_error").as_str().is_some_and(|why| why.contains(part))
 }

@@ -260,7 +260,7 @@ impl LogFollower {
     async fn round(&mut self) -> Result<u64, FollowError> {
         if self.list_due <= Instant::now() || self.is_incomplete.load(Ordering::Relaxed) {
             self.list_logs().await?;
-            self.fill_gaps().await?;
+            self.fill_gaps().await;
             self.list_due = Instant::now() + LIST_INTERVAL;
         }
         let (nodes, mut failed): (Vec<u64>, _) = (self.logs.keys().copied().collect(), None);
@@ -458,15 +458,15 @@ impl LogFollower {
             Ok(bytes) => self.apply(&key, &bytes, begins.unwrap_or(0), false).await,
             Err(error) => Err(error),
         };
-        let (next, is_end_unknown, newest_ms) = match read {
-            Ok((last, newest_ms)) => (last.saturating_add(1), false, newest_ms),
+        let (next, is_end_unknown) = match read {
+            Ok(last) => (last.saturating_add(1), false),
             Err(
                 why @ (FollowError::Damaged(..)
                 | FollowError::Store(CallError::Store(StoreError::NotFound { .. }))),
             ) => {
                 let (first, last, days) = (key.first_seq, key.first_seq, (key.day, key.day));
                 gaps.push(Gap { first, last, days, why: why.to_string() });
-                (key.first_seq.saturating_add(1), true, 0)
+                (key.first_seq.saturating_add(1), true)
             }
             Err(other) => return Err(other),
         };
@@ -479,39 +479,37 @@ impl LogFollower {
         gaps.iter().for_each(|gap| tracing::warn!(filter = %self.filter, "{}", gap.why));
         if let Some(log) = self.logs.get_mut(&key.node) {
             log.gaps.extend(gaps);
-            log.newest_ms = log.newest_ms.max(newest_ms);
-            log.warn_if_clock_is_ahead(&self.filter, &key, self.clock.now_ms());
             log.next = Some(log.next.unwrap_or(0).max(next));
             (log.last, log.is_end_unknown) = (Some(key), is_end_unknown);
         }
         self.bound_late_deletions().await
     }
 
-    /// Applies a segment's frames from a number on. Returns the number and the time of the last
-    /// one.
+    /// Applies a segment's frames from a number on. Returns the number of the last one.
     async fn apply(
         &mut self,
         key: &SegmentKey,
         bytes: &[u8],
         from: u64,
         is_late: bool,
-    ) -> Result<(u64, u64), FollowError> {
+    ) -> Result<u64, FollowError> {
         let frames = Frames::of_named(key, bytes);
         let (header, frames) = frames.map_err(|bad| damaged(key, &bad))?;
         let others = self.logs.iter().filter(|(node, _)| **node != key.node);
         let newest = others.map(|(_, log)| log.newest_ms).max().unwrap_or(0);
         let (now, late_before) = (self.clock.now_ms(), newest.max(self.late_before_ms));
-        let mut last = (header.first_seq, 0);
-        let mut none = BTreeMap::new();
-        let applied = self.logs.get_mut(&key.node).map_or(&mut none, |log| &mut log.applied);
+        let mut last = header.first_seq;
+        let log = self.logs.entry(key.node).or_default();
         for frame in frames.map_while(Result::ok) {
-            last = (frame.seq, last.1.max(frame.ms));
+            last = frame.seq;
+            log.newest_ms = log.newest_ms.max(frame.ms);
             if frame.seq >= from {
-                let first = applied.entry(Day::at_unix_ms(frame.ms)).or_insert(frame.seq);
+                let first = log.applied.entry(Day::at_unix_ms(frame.ms)).or_insert(frame.seq);
                 *first = frame.seq.min(*first);
                 self.set.apply(now, &frame, is_late || frame.ms < late_before).map_err(refused)?;
             }
         }
+        log.warn_if_clock_is_ahead(&self.filter, key.node, now);
         self.access.count_segment();
         Ok(last)
     }
@@ -520,13 +518,13 @@ impl LogFollower {
 impl RemoteLog {
     /// Says once that its times are too far ahead for a server that takes over: of one ID the later
     /// change counts.
-    fn warn_if_clock_is_ahead(&mut self, filter: &FilterName, key: &SegmentKey, now: u64) {
+    fn warn_if_clock_is_ahead(&mut self, filter: &FilterName, node: u64, now: u64) {
         let ahead = self.newest_ms.saturating_sub(now);
         if ahead > MAX_CLOCK_SKEW_MS && !std::mem::replace(&mut self.is_clock_ahead, true) {
             let seconds = ahead / 1000;
             tracing::error!(
                 %filter,
-                "{key} has changes from {seconds} s in the future by this clock: later changes by servers with \
+                "the log {node:016x} has changes from {seconds} s in the future by this clock: later changes by servers with \
                  other clocks do not count until then; set the clocks"
             );
         }

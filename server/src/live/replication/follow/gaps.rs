@@ -61,8 +61,9 @@ impl LogFollower {
         }
     }
 
-    /// Looks again for what could not be read.
-    pub(super) async fn fill_gaps(&mut self) -> Result<(), FollowError> {
+    /// Looks again for what could not be read. Whatever waits for a gap, late deletions too, ends
+    /// when it is filled; so nothing stops this.
+    pub(super) async fn fill_gaps(&mut self) {
         let first_day = *self.days().start();
         let nodes: Vec<u64> = self.logs.keys().copied().collect();
         // Each other gap would wait as long.
@@ -92,7 +93,6 @@ impl LogFollower {
                 }
             }
         }
-        self.bound_late_deletions().await
     }
 
     /// Applies the segments that are in a gap. Returns the first number that is missing, or is
@@ -107,7 +107,7 @@ impl LogFollower {
             let inside = |key: &SegmentKey| (gap.first..=gap.last).contains(&key.first_seq);
             for (key, _) in listed.into_iter().filter(|(key, _)| inside(key)) {
                 let bytes = fetch(&self.store, &key).await?;
-                let (last, _) = self.apply(&key, &bytes, 0, true).await?;
+                let last = self.apply(&key, &bytes, 0, true).await?;
                 if key.first_seq <= next {
                     next = next.max(last.saturating_add(1));
                 }

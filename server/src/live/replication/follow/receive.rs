@@ -111,12 +111,12 @@ impl LogFollower {
             (ahead.last, ahead.moved) = (ahead.last.max(last), moved);
             self.note_what_is_stored();
         }
-        let (last, newest_ms) = self.apply(&key, bytes, next, false).await?;
+        let last = self.apply(&key, bytes, next, false).await?;
         if let Some(log) = self.logs.get_mut(&header.node) {
             log.next = Some(next.max(last.saturating_add(1)));
-            log.newest_ms = log.newest_ms.max(newest_ms);
         }
-        self.bound_late_deletions().await?;
+        // This entry is applied. If they cannot be settled now, the end of a round says why.
+        let _ = self.bound_late_deletions().await;
         Ok(Received::Applied)
     }
 }
