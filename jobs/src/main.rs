@@ -76,8 +76,10 @@ struct Cli {
     command: Command,
 }
 
-/// Flags that every command takes, before or after its name.
+/// Flags of all commands, before or after a command's name. Those that need no store or
+/// configuration ignore them: a script may pass the same flags to every command.
 #[derive(Args)]
+#[command(next_help_heading = "Global options")]
 struct Global {
     /// Where blobs and pointers live: a URL (s3://bucket/prefix) or a local path.
     #[arg(long, global = true, value_name = "URL", env = "BLOOMSDAY_STORE")]

@@ -88,17 +88,12 @@ impl ServeEnvironment {
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
         let serve =
             Serve::from_arg_matches(&self.0).expect("these are the matches of its arguments");
-        let file = settings.file();
-        let live = serve.live.resolve(&file.resp)?;
-        let access = serve.access(file, &live)?;
-        let names = serve.names(file);
-        if is_alone(&names, &live) {
-            live.check_apart(serve.listen.or(file.listen).as_slice())?;
-        } else {
-            serve.addresses(file, &live, access.admin_token.is_some())?;
-        }
-        live.check_data_dir(settings)?;
+        let Checked { live, access, serves } = serve.checked(settings)?;
         live.check_address(access.admin_token.is_some())?;
+        let names = match serves {
+            Serves::RedisClients { .. } => vec![],
+            Serves::Filters { names, .. } => names,
+        };
         let mut live_filters = 0;
         for filter in names {
             let config = settings.follow(filter);
@@ -115,6 +110,21 @@ impl ServeEnvironment {
     }
 }
 
+/// Flags, environment and configuration that fit together.
+struct Checked {
+    live: LiveSettings,
+    access: Access,
+    serves: Serves,
+}
+
+/// What is served, and where.
+enum Serves {
+    /// Live filters for Redis clients, without a store.
+    RedisClients { listen: Option<SocketAddr> },
+    /// Filters of the store, and Redis clients if they have an address.
+    Filters { names: Vec<FilterName>, listen: SocketAddr, admin: SocketAddr },
+}
+
 /// Who may use the addresses, and how they speak: the secrets, read from their files.
 struct Access {
     admin_token: Option<Token>,
@@ -125,26 +135,15 @@ struct Access {
 impl Serve {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         allow_open_files();
-        let file = settings.file();
-        let live = self.live.resolve(&file.resp)?;
-        let access = self.access(file, &live)?;
-        let names = self.names(file);
         // Before anything is opened.
-        live.check_data_dir(settings)?;
-        let is_alone = is_alone(&names, &live);
-        if is_alone && self.admin.is_some() {
-            return Err(Error::Usage(
-                "--admin is for filters that are followed: name one with --filter, or leave it out"
-                    .into(),
-            ));
-        }
-        if is_alone {
-            let listen = self.listen.or(file.listen);
-            live.check_apart(listen.as_slice())?;
-            return live.serve_alone(access.live_token, access.tls, listen, output).await;
-        }
+        let Checked { live, access, serves } = self.checked(settings)?;
+        let (names, listen, admin) = match serves {
+            Serves::RedisClients { listen } => {
+                return live.serve_alone(access.live_token, access.tls, listen, output).await;
+            }
+            Serves::Filters { names, listen, admin } => (names, listen, admin),
+        };
         let mut config = self.config(names, settings)?;
-        let (listen, admin) = self.addresses(file, &live, access.admin_token.is_some())?;
         access.warn_of_no_token(&config, listen);
         if has_live_ids(&config) || live.has_clients() {
             let takes_ids = takes_ids(&config) || live.has_clients();
@@ -161,13 +160,35 @@ impl Serve {
             None => None,
         };
         announce(&server, resp.as_ref(), tls.as_ref(), output);
-        let heartbeats = file.heartbeats.unwrap_or(defaults::HEARTBEATS);
+        let heartbeats = settings.file().heartbeats.unwrap_or(defaults::HEARTBEATS);
         let heartbeats = heartbeats.then(|| Heartbeats::start(&bloomsday, server.public.port()));
         let daemon = Daemon { bloomsday, server, resp, sets, heartbeats };
         let ended = daemon.until_stopped(signals, tls.as_ref()).await;
         tracing::info!("stopping: no new requests; the running ones are finished");
         daemon.stop().await;
         ended.map(|()| ExitCode::SUCCESS)
+    }
+
+    /// Refuses flags, variables and a configuration that contradict each other.
+    fn checked(&self, settings: &Settings) -> Result<Checked, Error> {
+        let file = settings.file();
+        let live = self.live.resolve(&file.resp)?;
+        let access = self.access(file, &live)?;
+        live.check_data_dir(settings)?;
+        let names = self.names(file);
+        let serves = if names.is_empty() && live.has_clients() {
+            if self.admin.is_some() {
+                let why = "--admin is for filters that are followed: name one with --filter, or leave it out";
+                return Err(Error::Usage(why.into()));
+            }
+            let listen = self.listen.or(file.listen);
+            live.check_apart(listen.as_slice())?;
+            Serves::RedisClients { listen }
+        } else {
+            let (listen, admin) = self.addresses(file, &live, access.admin_token.is_some())?;
+            Serves::Filters { names, listen, admin }
+        };
+        Ok(Checked { live, access, serves })
     }
 
     /// The filters to serve: those of the flags, else all of the file. A name that is given twice
@@ -267,11 +288,6 @@ impl Access {
             );
         }
     }
-}
-
-/// Whether Redis clients are served, and no filter of a store.
-fn is_alone(names: &[FilterName], live: &LiveSettings) -> bool {
-    names.is_empty() && live.has_clients()
 }
 
 /// Whether this process adds live IDs to a filter of the configuration, and does not only follow
