@@ -8,7 +8,7 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::filter::Filter;
-use bloomsday_common::key::{BlobKey, FilterName};
+use bloomsday_common::key::{self, BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
 use bloomsday_common::protocol::{self, Past, Publish, Retention};
 use bloomsday_common::remedy::Remedy;
@@ -217,7 +217,7 @@ impl PublishPlan {
             }
             Publish::Unreadable { why } => {
                 return Err(StoreError::Record {
-                    key: format!("{filter}/pointers/{day}"),
+                    key: key::pointer(filter, *day),
                     why: format!("{why} (a build does not overwrite it)"),
                     remedy: Box::new(Remedy::ReplacePointer {
                         filter: filter.to_string(),
@@ -372,8 +372,8 @@ async fn upload_if_old(
     blob: Uploaded<'_>,
     retention: Retention,
 ) -> Result<(), Error> {
-    match (store.head_blob(blob.key()).await, blob) {
-        (Ok((_, at)), _) if !protocol::is_old(at, Timestamp::now(), retention) => Ok(()),
+    match (store.blob_info(blob.key()).await, blob) {
+        (Ok((_, at)), _) if !protocol::is_near_deletion(at, Timestamp::now(), retention) => Ok(()),
         (Err(error), _) if error.kind() != Kind::NotFound => Err(error.into()),
         (_, Uploaded::InMemory(blob)) => {
             upload_again(store, blob, &|_| {}).await?;
@@ -393,9 +393,10 @@ fn superseded(start: &PointerSnapshot, blob: &BlobKey, why: &str) -> PointerUpda
         blob: blob.to_string(),
     };
     let reason = format!(
-        "{filter}/pointers/{day} {why}\n  \
+        "{} {why}\n  \
          The blob is kept at {blob}; nothing was repointed.\n  \
-         To use it: {remedy}"
+         To use it: {remedy}",
+        key::pointer(filter, *day)
     );
     let (outcome, previous) = (Outcome::Superseded, None);
     PointerUpdate { outcome, previous, reason: Some(reason), remedy: Some(remedy) }

@@ -43,8 +43,6 @@ pub(crate) struct Start {
     pub(crate) config: Config,
     /// Whether to wait until every filter is loaded.
     pub(crate) wait: bool,
-    /// What is answered until then.
-    pub(crate) answer_until_loaded: bool,
 }
 
 impl Start {
@@ -63,7 +61,11 @@ impl Start {
         }
         config.cache_dir = settings.cache_dir;
         let Settings { wait, answer_until_loaded, .. } = settings;
-        Ok(Start { config, wait, answer_until_loaded })
+        if wait && answer_until_loaded {
+            return Err(Failure::usage("`answer_until_loaded` needs `wait` to be false"));
+        }
+        config.answer_until_loaded = answer_until_loaded;
+        Ok(Start { config, wait })
     }
 }
 

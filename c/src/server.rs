@@ -61,8 +61,7 @@ pub unsafe extern "C" fn bloomsday_start(
         // NULL: both are demanded above.
         unsafe {
             give("server", server, || {
-                let Start { config, wait, answer_until_loaded } =
-                    Start::parse(text("config", config)?)?;
+                let Start { config, wait } = Start::parse(text("config", config)?)?;
                 let runtime = Builder::new_multi_thread()
                     .worker_threads(1)
                     .thread_name("bloomsday-c")
@@ -73,7 +72,7 @@ pub unsafe extern "C" fn bloomsday_start(
                     })?;
                 let bloomsday = match wait {
                     true => runtime.block_on(start(config)),
-                    false => start_unloaded(config, answer_until_loaded),
+                    false => start_unloaded(config),
                 };
                 match bloomsday {
                     Ok(bloomsday) => Ok(BloomsdayServer { bloomsday, runtime: Some(runtime) }),

@@ -375,7 +375,8 @@ pub(crate) fn pointers(filter: &FilterName) -> String {
     format!("{filter}/pointers")
 }
 
-pub(crate) fn pointer(filter: &FilterName, day: Day) -> String {
+/// The key of a day's pointer.
+pub fn pointer(filter: &FilterName, day: Day) -> String {
     format!("{filter}/pointers/{day}")
 }
 

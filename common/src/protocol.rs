@@ -31,8 +31,8 @@ use crate::key::BlobKey;
 use crate::pointer::{Pin, Pointer};
 pub use past::Past;
 pub use retention::{
-    MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS, References, Retention, is_expiring, is_old, may_be_old,
-    may_delete, may_delete_delta, pointers_to_drop, segment_days_to_drop,
+    MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS, References, Retention, is_expiring, is_near_deletion,
+    may_be_old, may_delete, may_delete_delta, pointers_to_drop, segment_days_to_delete,
 };
 pub use route::{Route, route};
 

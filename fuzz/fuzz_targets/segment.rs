@@ -5,16 +5,17 @@
 
 use bloomsday_common::hash::{IdHash, Xxh3};
 use bloomsday_common::live::segment::{
-    FRAME_BYTES, Frames, Header, Op, append_hashes, append_record,
+    FRAME_HEADER_BYTES, Frames, Header, Op, append_hashes, append_record,
 };
 use libfuzzer_sys::fuzz_target;
 
 /// Makes the check of each frame right, as far as lengths lead from one to the next.
 fn mend(bytes: &mut [u8]) {
     let mut at = 0;
-    while let Some(head) = bytes.get(at..at + FRAME_BYTES) {
+    while let Some(head) = bytes.get(at..at + FRAME_HEADER_BYTES) {
         let length = u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
-        let Some(end) = (at + FRAME_BYTES).checked_add(length).filter(|end| *end <= bytes.len())
+        let Some(end) =
+            (at + FRAME_HEADER_BYTES).checked_add(length).filter(|end| *end <= bytes.len())
         else {
             return;
         };

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use crate::config::{BuildOverrides, Settings, WindowMissing};
 use crate::error::{Error, exit};
-use crate::output::{Output, complain, reason};
+use crate::output::{Output, reason, say};
 use crate::report::describe;
 use crate::resources::Resources;
 
@@ -95,7 +95,7 @@ impl Build {
         let report = build(&job, &store, &output.build_progress()).await?;
         output.show(&report, || describe(&report));
         if let Some(reason) = &report.reason {
-            complain(report.outcome.name(), reason);
+            say(report.outcome.name(), reason);
         }
         Ok(ExitCode::from(exit::of(report.outcome)))
     }

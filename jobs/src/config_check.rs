@@ -261,7 +261,7 @@ impl FilterRows<'_> {
         if let Some(spill) = file.spill.as_ref().filter(|spill| !spill.is_dir()) {
             let (name, spill) = (self.name, spill.display());
             let why = format!("filters.{name}.spill: there is no folder {spill} on this machine");
-            output::complain("warning", &why);
+            output::say("warning", &why);
         }
     }
 
@@ -315,7 +315,7 @@ impl FilterRows<'_> {
 fn warn_of_the_same_input_each_day(name: &FilterName, inputs: &[String]) {
     if let Some(input) = inputs.iter().find(|input| is_same_each_day(input)) {
         let input = redact_url(input);
-        output::complain(
+        output::say(
             "warning",
             &format!(
                 "filters.{name}.input: `{input}` is the same each day, so a day that is made up for is built \

@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, complain, or_dash, print, table, thousands};
+use crate::output::{Output, or_dash, print, say, table, thousands};
 
 /// Show the newest 1,000 events of a filter, newest first.
 ///
@@ -26,7 +26,7 @@ impl History {
         store.check_pointers(&self.filter).await?;
         let HistoryRecords { events, unreadable } = store.history_records(&self.filter).await?;
         for (key, why) in &unreadable {
-            complain("warning", &format!("{key} cannot be read and is left out: {why}"));
+            say("warning", &format!("{key} cannot be read and is left out: {why}"));
         }
         if events.is_empty() && unreadable.is_empty() {
             let (filter, store) = (&self.filter, store.name());

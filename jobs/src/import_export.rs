@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use crate::config::Settings;
 use crate::error::{Error, exit};
 use crate::inspect;
-use crate::output::{Output, complain, who};
+use crate::output::{Output, say, who};
 use crate::remedy;
 use crate::report::describe;
 
@@ -154,7 +154,7 @@ impl Import {
         let report = import(job, &store).await?;
         output.show(&report, || describe(&report));
         if let Some(reason) = &report.reason {
-            complain(report.outcome.name(), reason);
+            say(report.outcome.name(), reason);
         }
         Ok(ExitCode::from(exit::of(report.outcome)))
     }

@@ -158,7 +158,7 @@ fn main() -> ExitCode {
             // lines.
             let lines: Vec<String> =
                 error.to_string().lines().map(|line| single_line(line, MAX_LINE_CHARS)).collect();
-            output::complain("error", &lines.join("\n"));
+            output::say("error", &lines.join("\n"));
             error.exit_code()
         }
     }
@@ -255,7 +255,7 @@ fn start_logging(global: &Global) {
     };
     let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
         Ok(text) if !text.is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|why| {
-            output::complain("warning", &format!("RUST_LOG is ignored: {why}"));
+            output::say("warning", &format!("RUST_LOG is ignored: {why}"));
             EnvFilter::new(default)
         }),
         _ => EnvFilter::new(default),

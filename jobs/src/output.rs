@@ -110,7 +110,7 @@ pub(crate) fn print(text: &str) {
         && error.kind() != io::ErrorKind::BrokenPipe
         && !IS_OUTPUT_LOST.swap(true, Ordering::Relaxed)
     {
-        complain("error", &format!("cannot write to stdout: {error}"));
+        say("error", &format!("cannot write to stdout: {error}"));
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
 
 /// Writes `WORD: TEXT` to stderr, the word in its colour if stderr is a terminal. The job goes on
 /// if that fails, as [`print()`] does: nobody is left to hear of it.
-pub(crate) fn complain(word: &str, text: &str) {
+pub(crate) fn say(word: &str, text: &str) {
     let word = paint("outcome", word, is_coloured(&io::stderr()));
     let _ = writeln!(io::stderr(), "{word}: {text}");
 }
@@ -137,7 +137,7 @@ pub(crate) struct LastError(Option<Error>);
 impl LastError {
     pub(crate) fn add(&mut self, error: Error) {
         if let Some(before) = self.0.replace(error) {
-            complain("error", &before.to_string());
+            say("error", &before.to_string());
         }
     }
 

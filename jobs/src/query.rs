@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::config::Settings;
 use crate::error::{Error, exit};
-use crate::output::{Output, complain};
+use crate::output::{Output, say};
 use crate::target::target;
 
 /// How many IDs from stdin are looked up at once.
@@ -46,7 +46,7 @@ impl Query {
                  trace`",
                 self.filter
             );
-            complain("warning", &why);
+            say("warning", &why);
         }
         let (header, filter) = store.open_blob(&target.blob).await?;
         self.check_id_form(settings, &target.blob, header.id_form)?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use bloomsday_common::blob::Header;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
-use bloomsday_common::key::{BlobKey, FilterName};
+use bloomsday_common::key::{self, BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
 use bloomsday_common::protocol::{
     FollowedBy, RecordState, Retention, Target, newest_buildable, target_of_day,
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::{Error, exit};
-use crate::output::{Output, complain, or_dash, pairs, reason, who};
+use crate::output::{Output, or_dash, pairs, reason, say, who};
 use crate::target::target;
 
 /// Roll a day back or forward, for the whole fleet. The blob is verified before the pointer names
@@ -59,7 +59,7 @@ impl Repoint {
         let done = repoint(&store, &filter, day, &to, retention, reason, dry_run).await?;
         let not_followed = why_not_followed(&store, &filter, day, retention, dry_run).await;
         if let Some(why) = &not_followed {
-            complain("warning", why);
+            say("warning", why);
         }
         let next = if dry_run { NEXT_DRY } else { NEXT };
         let report = RepointReport { done: &done, not_followed: not_followed.as_deref() };
@@ -102,7 +102,7 @@ async fn why_not_followed(
         Ok(followed) => followed,
         // What this command would replace.
         Err(Error::Common(StoreError::Record { key, .. }))
-            if dry_run && key == format!("{filter}/pointers/{day}") =>
+            if dry_run && key == key::pointer(filter, day) =>
         {
             return None;
         }
@@ -159,33 +159,41 @@ pub(crate) async fn repoint(
     let previous = read.state.found().map(|pointer| pointer.blob.clone());
     let (blob, bytes, header) = verified_target(store, filter, to, retention).await?;
     let unchanged = previous.as_ref() == Some(&blob);
-    let outcome = if unchanged { Outcome::Unchanged } else { Outcome::Published };
-    if !dry_run {
-        mark(store, filter).await?;
+    let done = Repointed {
+        filter: filter.clone(),
+        day,
+        outcome: if unchanged { Outcome::Unchanged } else { Outcome::Published },
+        rolled_back: blob.day != day,
+        blob: blob.clone(),
+        previous: previous.clone(),
+        dry_run,
+    };
+    if dry_run {
+        return Ok(done);
     }
-    if !unchanged && !dry_run {
+    mark(store, filter).await?;
+    if unchanged {
+        // The command that wrote it may have been ended before it looked.
+        ensure_named_in_time(store, &blob, retention).await.inspect_err(|_| {
+            tracing::warn!(
+                "{} may name a blob that is gone: repoint it to another",
+                key::pointer(filter, day)
+            );
+        })?;
+    } else {
         let pointer = Pointer {
             bytes: Some(bytes),
             ids: Some(header.ids),
-            previous: previous.clone(),
+            previous,
             published_at: Some(Timestamp::now()),
             published_by: Some(who()),
             kind: Some(EventKind::Repoint),
             reason,
-            ..Pointer::to(blob.clone())
+            ..Pointer::to(blob)
         };
         point_and_record(store, filter, day, &pointer, &read, retention).await?;
     }
-    if unchanged && !dry_run {
-        // The command that wrote it may have been ended before it looked.
-        ensure_named_in_time(store, &blob, retention).await.inspect_err(|_| {
-            tracing::warn!(
-                "{filter}/pointers/{day} may name a blob that is gone: repoint it to another"
-            );
-        })?;
-    }
-    let rolled_back = blob.day != day;
-    Ok(Repointed { filter: filter.clone(), day, outcome, blob, previous, rolled_back, dry_run })
+    Ok(done)
 }
 
 /// Writes the pointer, with an event in the history before and after.
@@ -240,7 +248,7 @@ async fn point(
     match store.take_back_pointer(filter, day, pointer, &read.version).await {
         // It is there still. The same repoint, run again, looks again.
         Err(error) if error.kind() != Kind::Superseded => {
-            tracing::warn!("{filter}/pointers/{day} names a blob that is gone: {gone}");
+            tracing::warn!("{} names a blob that is gone: {gone}", key::pointer(filter, day));
             Err(error)
         }
         // Restored, or somebody else has pointed it since.
@@ -254,7 +262,7 @@ pub(crate) async fn ensure_named_in_time(
     blob: &BlobKey,
     retention: Retention,
 ) -> Result<(), StoreError> {
-    store.ensure_named_in_time(blob, retention, |why| complain("note", why)).await
+    store.ensure_named_in_time(blob, retention, |why| say("note", why)).await
 }
 
 /// Writes the record that says where the pointers of a filter live, if there is none yet.

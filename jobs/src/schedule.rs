@@ -34,7 +34,7 @@ use self::input::{Reason, Waits};
 use self::metrics::Metrics;
 use crate::config::{BuildOverrides, MAX_CATCH_UP_DAYS, Settings};
 use crate::error::{Error, exit};
-use crate::output::{Output, complain};
+use crate::output::{Output, say};
 use crate::remedy::explain;
 use crate::report::describe;
 use crate::scheduling::rules::{Action, Found, Observed, Rules, Standing, later};
@@ -223,7 +223,7 @@ impl Runner {
                     self.gauge(&self.metrics.up, 0.0);
                     if once {
                         // The other filters are built all the same.
-                        complain("error", &format!("{}: {error}", self.filter));
+                        say("error", &format!("{}: {error}", self.filter));
                         self.update_metrics();
                         return exit::worse(worst, error.exit_status());
                     }

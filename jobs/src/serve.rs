@@ -152,7 +152,7 @@ impl Serve {
         let (sets, tls, signals) = (config.live.clone(), access.tls, Signals::new()?);
         // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no
         // listener.
-        let bloomsday = start_on(settings.with_pointers(open_store(&config)?)?, config, false)?;
+        let bloomsday = start_on(settings.with_pointers(open_store(&config)?)?, config)?;
         let server =
             http::serve(bloomsday.clone(), listen, admin, access.admin_token, tls.clone()).await?;
         let resp = match sets.clone() {

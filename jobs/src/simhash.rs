@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::error::{Error, exit};
-use crate::output::{Output, complain};
+use crate::output::{Output, say};
 
 /// The longest text that is read.
 const MAX_TEXT_BYTES: u64 = 256 << 20;
@@ -45,7 +45,7 @@ impl Simhash {
                     output.show(&object, || format!("{hash}  {}\n", line_of(path)));
                 }
                 Err(source) => {
-                    complain("error", &system(&name, source).to_string());
+                    say("error", &system(&name, source).to_string());
                     code = ExitCode::from(exit::FAILED);
                 }
             }

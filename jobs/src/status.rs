@@ -115,7 +115,7 @@ async fn report(
         Following::Blob(followed) => {
             // A pointer may outlive its blob, or name one that these credentials may not read; a
             // server then stays as it is.
-            let head = store.head_blob(&followed.blob).await;
+            let head = store.blob_info(&followed.blob).await;
             (Some(followed), head.err().map(|error| Error::from(error).to_string()))
         }
         Following::Keep(error) => (None, Some(Error::from(error).to_string())),

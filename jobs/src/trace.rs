@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::config::Settings;
 use crate::defaults;
 use crate::error::{Error, exit};
-use crate::output::{Output, complain, or_dash, table};
+use crate::output::{Output, or_dash, say, table};
 
 /// Show which of the last days contain an ID, and the chance that each hit is a false positive; and
 /// whether the ID is live.
@@ -72,10 +72,7 @@ impl Trace {
         };
         let unread = trace.summary.days_unreadable;
         if !found && unread > 0 {
-            complain(
-                "warning",
-                &format!("{unread} of {} days could not be read", trace.days.len()),
-            );
+            say("warning", &format!("{unread} of {} days could not be read", trace.days.len()));
             return Ok(ExitCode::from(exit::FAILED));
         }
         Ok(if found { ExitCode::SUCCESS } else { ExitCode::from(exit::MISS) })

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::handle::{FilterHandle, ServedFilter};
 use crate::heartbeat;
 #[cfg(feature = "live")]
-use crate::live::{Ack, Live, LiveConfig, SharedSet, Sharing, Shipper};
+use crate::live::{Ack, Live, LiveConfig, Options, SharedSet, Sharing, Shipper};
 use crate::poller::{Poller, ReloadRequest};
 use crate::status::{FilterStatus, Reloaded};
 
@@ -66,7 +66,7 @@ pub struct Bloomsday {
 /// its pointers in another place. The errors of [`start_unloaded`].
 pub async fn start(config: Config) -> Result<Bloomsday, Error> {
     let deadline = config.start_deadline;
-    let bloomsday = start_unloaded(config, false)?;
+    let bloomsday = start_unloaded(config)?;
     let ready = async {
         tokio::select! {
             ready = bloomsday.poller.ready() => ready?,
@@ -102,7 +102,7 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
 }
 
 /// Starts a server without waiting. Until a filter is loaded, each lookup returns
-/// `answer_until_loaded`.
+/// [`Config::answer_until_loaded`].
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
@@ -110,9 +110,10 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
 /// # let (_folder, store) = store_with(&[b"alice"]);
 /// use bloomsday_server::{Config, FilterConfig, start_unloaded};
 ///
-/// let config = Config::new(&store, vec![FilterConfig::new("rt".parse()?)]);
+/// let mut config = Config::new(&store, vec![FilterConfig::new("rt".parse()?)]);
 /// // A bidder that must not buy twice treats every ID as known until it knows better.
-/// let bloomsday = start_unloaded(config, true)?;
+/// config.answer_until_loaded = true;
+/// let bloomsday = start_unloaded(config)?;
 /// assert!(bloomsday.filter("rt")?.contains(b"alice"));
 /// # Ok(()) }
 /// ```
@@ -120,8 +121,8 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
 /// # Errors
 /// The store cannot be opened, the cache folder cannot be used, a setting is outside its
 /// [`limits`](crate::limits), or `filters` is empty.
-pub fn start_unloaded(config: Config, answer_until_loaded: bool) -> Result<Bloomsday, Error> {
-    start_on(open_store(&config)?, config, answer_until_loaded)
+pub fn start_unloaded(config: Config) -> Result<Bloomsday, Error> {
+    start_on(open_store(&config)?, config)
 }
 
 /// Opens the store of a configuration. A local folder may be missing if the cache has copies from
@@ -149,11 +150,7 @@ pub fn open_store(config: &Config) -> Result<Store, Error> {
 /// # Errors
 /// The cache folder cannot be used, a setting is outside its [`limits`](crate::limits), or
 /// `filters` is empty.
-pub fn start_on(
-    store: Store,
-    mut config: Config,
-    answer_until_loaded: bool,
-) -> Result<Bloomsday, Error> {
+pub fn start_on(store: Store, mut config: Config) -> Result<Bloomsday, Error> {
     if config.filters.is_empty() {
         return Err(Error::NoFilters);
     }
@@ -165,7 +162,9 @@ pub fn start_on(
     let served: Vec<Arc<ServedFilter>> = config
         .filters
         .iter()
-        .map(|filter| Arc::new(ServedFilter::new(filter, answer_until_loaded, clock.clone())))
+        .map(|filter| {
+            Arc::new(ServedFilter::new(filter, config.answer_until_loaded, clock.clone()))
+        })
         .collect();
     #[cfg(feature = "live")]
     let live = live_of(&config)?;
@@ -214,7 +213,7 @@ fn put_live(
         let Some(days) = filter.live_days else { continue };
         let (name, role, lease) = (filter.name.clone(), filter.live_role, filter.live_lease);
         let below = Arc::downgrade(served) as _;
-        let set = live.declare(&name, (days, filter.id_form), role, below)?;
+        let set = live.declare(&name, Options::over_day(days, filter.id_form), role, below)?;
         if filter.live_keep_confirmed {
             set.keep_confirmed();
         }

@@ -51,6 +51,9 @@ pub struct Config {
     pub load_deadline: Duration,
     /// How long [`start`](crate::start) waits until every filter is loaded.
     pub start_deadline: Duration,
+    /// What a lookup returns until a filter is loaded, if the program does not wait for that
+    /// ([`start_unloaded`](crate::start_unloaded)).
+    pub answer_until_loaded: bool,
     /// The folder for verified blobs, from which a server starts when the store is away.
     pub cache_dir: Option<PathBuf>,
     /// The most loaded filters of one name in memory, including those that idle readers keep.
@@ -169,6 +172,7 @@ impl Config {
             retry_interval: RETRY_INTERVAL,
             load_deadline: DEADLINE,
             start_deadline: DEADLINE,
+            answer_until_loaded: false,
             cache_dir: None,
             max_generations: GENERATIONS,
             max_blob_bytes: MAX_BLOB_BYTES,

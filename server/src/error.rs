@@ -13,7 +13,7 @@ use bloomsday_common::remedy::Remedy;
 /// # let (_folder, store) = store_with(&[b"alice"]);
 /// use bloomsday_server::{Config, error::Error, start_unloaded};
 ///
-/// let no_filters = start_unloaded(Config::new(&store, vec![]), false);
+/// let no_filters = start_unloaded(Config::new(&store, vec![]));
 /// assert!(matches!(no_filters, Err(Error::NoFilters)));
 /// # }
 /// ```
@@ -188,16 +188,22 @@ pub enum Error {
         /// How many bytes it has.
         bytes: usize,
     },
-    /// IDs were not added or deleted, or nobody knows.
+    /// The day's filter is not of the layout `blocked`, over which alone IDs can be live.
+    #[error("`{filter}` takes no IDs: the day's filter is not of the layout `blocked`")]
+    NotBlocked {
+        /// The name of the filter.
+        filter: String,
+    },
+    /// IDs were not added or deleted, or nobody knows. A later try may succeed.
     #[error("`{filter}` does not take these IDs now: {why}")]
-    AddRefused {
+    ChangeRefused {
         /// The name of the filter.
         filter: String,
         /// Why not.
         why: String,
     },
-    /// The live sets need more memory than they may take.
-    #[error("the live sets need more than the {limit} bytes they may take: raise `live_memory`")]
+    /// The live filters need more memory than they may take.
+    #[error("the live filters need more than the {limit} bytes they may take: raise `live_memory`")]
     LiveMemory {
         /// The limit.
         limit: u64,
@@ -252,14 +258,14 @@ impl Error {
             | Error::Tls { .. }
             | Error::Cache { .. }
             | Error::LiveMemory { .. }
-            | Error::ReadOnly { .. }
+            | Error::NotBlocked { .. }
             | Error::InvalidId { .. }
             | Error::NotLive { .. }
             | Error::Setting { .. } => Kind::Usage,
             Error::Segment { .. } | Error::TwoLogs { .. } => Kind::Corrupt,
-            Error::OtherDecider { .. } => Kind::Superseded,
+            Error::OtherDecider { .. } | Error::ReadOnly { .. } => Kind::Superseded,
             Error::UnknownFilter { .. } => Kind::NotFound,
-            Error::NotReady { .. } | Error::Busy | Error::AddRefused { .. } => Kind::Transient,
+            Error::NotReady { .. } | Error::Busy | Error::ChangeRefused { .. } => Kind::Transient,
             Error::Stopped | Error::FolderInUse { .. } | Error::System { .. } => Kind::Failed,
         }
     }

@@ -110,7 +110,7 @@ impl FilterHandle {
         hit
     }
 
-    /// For one lookup of 128.
+    /// Keeps some of the IDs for the guard. Called for one of 128 lookups.
     #[cold]
     fn sample<T: AsRef<[u8]>>(&self, state: &mut SlotState, ids: &[T], before: u64) {
         if let Some(sample) = self.served.sample() {
@@ -300,13 +300,14 @@ impl ReaderLocal {
         hit
     }
 
+    /// Keeps the ID for the guard. Called for one of 128 lookups.
     fn sample_single(&mut self, id: &[u8], lookups: u64) {
         if let Some(sample) = self.served.sample() {
             self.buffer.add_some(&[id], lookups, &mut self.singles, sample);
         }
     }
 
-    /// For one lookup of 128.
+    /// As `sample_single`, for a batch.
     #[cold]
     fn sample_batch<T: AsRef<[u8]>>(&mut self, ids: &[T], before: u64) {
         if let Some(sample) = self.served.sample() {

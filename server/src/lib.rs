@@ -92,6 +92,14 @@ mod tls;
 mod token;
 
 pub use bloomsday::{Bloomsday, open_store, start, start_on, start_unloaded};
+// What the public types here have in their fields and arguments.
+pub use bloomsday_common::day::Day;
+pub use bloomsday_common::digest::Digest;
+pub use bloomsday_common::error::Kind;
+pub use bloomsday_common::id_form::IdForm;
+pub use bloomsday_common::key::FilterName;
+pub use bloomsday_common::remedy::Remedy;
+pub use bloomsday_common::store::Store;
 pub use cache::check_cache_dir;
 pub use config::{Config, FilterConfig};
 pub use guard::{Guard, Verdict};

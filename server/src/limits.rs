@@ -9,7 +9,7 @@
 //!
 //! let mut config = Config::new(&store, vec![FilterConfig::new("rt".parse()?)]);
 //! config.filters[0].max_age_days = limits::MAX_AGE_DAYS + 1;
-//! let refused = start_unloaded(config, false);
+//! let refused = start_unloaded(config);
 //! assert!(matches!(refused, Err(Error::Setting { name: "max_age_days", .. })));
 //! # Ok(()) }
 //! ```

@@ -37,7 +37,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
-use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::segment::Op;
 
@@ -221,18 +220,17 @@ impl Live {
         Ok(live)
     }
 
-    /// The set over a filter of the configuration, which is made if there is none: for how many
-    /// days its IDs are alive, and what is hashed of them. One that only follows has no log.
+    /// The set over a filter of the configuration, which is made if there is none. One that only
+    /// follows has no log.
     pub(crate) fn declare(
         &self,
         name: &FilterName,
-        (days, ids): (u8, IdForm),
+        options: Options,
         role: LiveRole,
         below: Weak<dyn Below>,
     ) -> Result<Arc<LiveSet>, Error> {
         let key = Key { database: 0, name: name.as_str().as_bytes().into() };
-        let (now, options) = (self.now(), Options::over_day(days, ids));
-        let has_log = role != LiveRole::Follow;
+        let (now, has_log) = (self.now(), role != LiveRole::Follow);
         let filter = || name.to_string();
         let set = match self.get(&key, now) {
             Some(_) if !has_log => return Err(Error::FollowerWithLog { filter: filter() }),
@@ -300,15 +298,10 @@ impl Live {
         options: Options,
         now: u64,
     ) -> Result<Arc<LiveSet>, CreateError> {
-        match self.0.create {
-            true => self.make_with(key, options, now, true),
-            false => self.refuse(key, now),
+        if !self.0.create && self.get(key, now).is_none() {
+            return Err(CreateError::Closed);
         }
-    }
-
-    /// Why a client that may not make sets makes none of this name.
-    fn refuse(&self, key: &Key, now: u64) -> Result<Arc<LiveSet>, CreateError> {
-        Err(if self.get(key, now).is_some() { CreateError::Exists } else { CreateError::Closed })
+        self.make_with(key, options, now, true)
     }
 
     fn make_with(

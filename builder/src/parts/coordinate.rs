@@ -275,8 +275,9 @@ impl Coordinator {
 
     async fn check(&self) -> Result<bool, StoreError> {
         let key = self.sealed().1.key();
-        let (_, at) = self.store.head_blob(key).await?;
-        if self.uploads == 0 && protocol::is_old(at, Timestamp::now(), self.job.retention) {
+        let (_, at) = self.store.blob_info(key).await?;
+        if self.uploads == 0 && protocol::is_near_deletion(at, Timestamp::now(), self.job.retention)
+        {
             return Ok(false);
         }
         self.store.check_blob(key).await?;

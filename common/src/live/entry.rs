@@ -5,7 +5,7 @@
 //! word together are the complete hash: a shard can grow, and be copied to another process, without
 //! its IDs.
 //!
-//! A tag is one byte: 0 for an empty place, 1 to 253 for a step, 254 for a place that is free
+//! A tag is one byte: 0 for an empty slot, 1 to 253 for a step, 254 for a slot that is free
 //! again, and 255 for an ID that was deleted and must stay hidden.
 
 use std::num::NonZeroU64;
@@ -17,9 +17,9 @@ pub const STEPS: u64 = 253;
 /// The most steps of a window. A longer window needs a longer step. The difference to [`STEPS`] is
 /// the time that a sweeper has to remove an entry before its tag is used again.
 pub const MAX_WINDOW_STEPS: u64 = 250;
-/// The word of an empty place: a lookup that finds one ends there.
+/// The word of an empty slot: a lookup that finds one ends there.
 pub const EMPTY: u64 = 0;
-/// A tombstone: the place was in use. An add may take it; a lookup goes on past it.
+/// A tombstone: the slot was in use. An add may take it; a lookup goes on past it.
 pub const TOMBSTONE: u64 = TOMBSTONE_TAG as u64;
 
 const TOMBSTONE_TAG: u8 = 254;
@@ -32,9 +32,9 @@ pub enum Tag {
     Step(u8),
     /// Deleted, and hidden: a lookup in what lies below the live layer must not find it either.
     Hidden,
-    /// A place that an add may take.
-    Free,
-    /// A place that was never used.
+    /// A slot that an add may take.
+    Tombstone,
+    /// A slot that was never used.
     Empty,
 }
 
@@ -50,7 +50,7 @@ impl Tag {
     pub fn of(word: u64) -> Tag {
         match word as u8 {
             0 => Tag::Empty,
-            TOMBSTONE_TAG => Tag::Free,
+            TOMBSTONE_TAG => Tag::Tombstone,
             HIDDEN_TAG => Tag::Hidden,
             step => Tag::Step(step - 1),
         }
@@ -61,7 +61,7 @@ impl Tag {
         match self {
             Tag::Step(step) => step + 1,
             Tag::Hidden => HIDDEN_TAG,
-            Tag::Free => TOMBSTONE_TAG,
+            Tag::Tombstone => TOMBSTONE_TAG,
             Tag::Empty => 0,
         }
     }
@@ -73,7 +73,7 @@ pub fn word(hash: u64, tag: Tag) -> u64 {
     hash << 8 | u64::from(tag.byte())
 }
 
-/// Whether a word is of this hash, in the hash's own shard. A free place is of no hash.
+/// Whether a word is of this hash, in the hash's own shard. A free slot is of no hash.
 #[inline]
 pub fn is_of(word: u64, hash: u64) -> bool {
     (word ^ (hash << 8)) < 256 && !matches!(word as u8, 0 | TOMBSTONE_TAG)

@@ -48,7 +48,7 @@ pub const VERSION: u16 = 0;
 /// The length of a segment's header.
 pub const HEADER_BYTES: usize = 64;
 /// The length of a frame's header.
-pub const FRAME_BYTES: usize = 40;
+pub const FRAME_HEADER_BYTES: usize = 40;
 /// The length of the digest at the end of a closed segment.
 pub const DIGEST_BYTES: usize = 32;
 /// The most hashes of a frame; more are written as several.
@@ -149,7 +149,7 @@ impl<'a> Frame<'a> {
     }
 
     fn payload(&self) -> &'a [u8] {
-        &self.bytes[FRAME_BYTES..]
+        &self.bytes[FRAME_HEADER_BYTES..]
     }
 }
 
@@ -273,7 +273,7 @@ fn append(
     payload: impl FnOnce(&mut Vec<u8>),
 ) {
     let begin = to.len();
-    to.reserve(FRAME_BYTES + bytes);
+    to.reserve(FRAME_HEADER_BYTES + bytes);
     to.extend([0; 8]);
     to.extend((bytes as u32).to_le_bytes());
     to.extend((hashes as u32).to_le_bytes());
@@ -316,11 +316,10 @@ impl<'a> Frames<'a> {
     pub fn of_closed(bytes: &'a [u8]) -> Result<(Header, Frames<'a>), SegmentError> {
         let (before, digest) =
             bytes.split_last_chunk::<DIGEST_BYTES>().ok_or(SegmentError::Header)?;
-        let header = Header::parse(before)?;
+        let (header, frames) = Frames::of_open(before)?;
         if blake3::hash(before) != *digest {
             return Err(SegmentError::Digest);
         }
-        let (header, frames) = Frames::of_open(before).map(|(_, frames)| (header, frames))?;
         match frames.clone().find_map(Result::err) {
             Some(bad) => Err(bad),
             None => Ok((header, frames)),
@@ -356,7 +355,7 @@ impl<'a> Frames<'a> {
 
     fn parse(&self) -> Option<Frame<'a>> {
         let rest = &self.bytes[self.at..];
-        let head: &[u8; FRAME_BYTES] = rest.first_chunk()?;
+        let head: &[u8; FRAME_HEADER_BYTES] = rest.first_chunk()?;
         let length = u32_at(head, 8) as usize;
         let hashes = u32_at(head, 12) as usize;
         let op = match head[32] {
@@ -371,7 +370,7 @@ impl<'a> Frames<'a> {
             Op::Add | Op::Delete => hashes <= MAX_FRAME_HASHES && length == 8 * hashes,
             _ => hashes == 0 && length <= MAX_RECORD_BYTES,
         };
-        let frame = rest.get(..FRAME_BYTES + length).filter(|_| fits)?;
+        let frame = rest.get(..FRAME_HEADER_BYTES + length).filter(|_| fits)?;
         let seq = u64_at(head, 16);
         let is_whole = u64_at(head, 0) == Xxh3::of(&frame[8..]).0;
         (is_whole && seq == self.next_seq && head[33..] == [0; 7]).then(|| Frame {
@@ -404,7 +403,7 @@ impl<'a> Iterator for Frames<'a> {
 /// Whether a sound frame begins somewhere in these bytes. A frame that was being written has none
 /// behind it.
 pub fn has_frame(bytes: &[u8]) -> bool {
-    (0..bytes.len().saturating_sub(FRAME_BYTES - 1)).any(|at| {
+    (0..bytes.len().saturating_sub(FRAME_HEADER_BYTES - 1)).any(|at| {
         let next_seq = u64_at(bytes, at + 16);
         (1..=5).contains(&bytes[at + 32]) && Frames { bytes, at, next_seq }.parse().is_some()
     })

@@ -95,7 +95,7 @@ impl Past {
 
     /// Whether the history does not show how the pointer got what it names: the event that wrote it
     /// was interrupted before its last record, or was a person's. Also when the newest build of
-    /// the day was refused or failed: one that finds all as it should be ends that.
+    /// the day was refused or failed, until one ends as published or unchanged.
     pub fn is_unrecorded(&self) -> bool {
         self.unrecorded
     }
@@ -119,8 +119,8 @@ impl DayEvents<'_> {
         named.chain(self.0.iter().filter_map(|event| event.previous.clone())).collect()
     }
 
-    /// The blobs that a repoint left, and that the pointer has not named since. What a build found
-    /// there, a person may have brought back by hand.
+    /// The blobs that a repoint left, and that the pointer has not named since. A blob that a later
+    /// build found in the pointer is not among them: a person has brought it back by hand.
     fn rejected(&self, now: &RecordState<Pointer>) -> BTreeSet<BlobKey> {
         let repointed_at = self.repointed_at(now);
         let has_moved = |event: &&HistoryEvent| match event.outcome {
@@ -142,16 +142,22 @@ impl DayEvents<'_> {
         for event in events {
             match event.kind {
                 EventKind::Repoint => rejected.extend(event.previous.clone()),
-                _ => event.previous.iter().for_each(|blob| _ = rejected.remove(blob)),
+                _ => {
+                    if let Some(found) = &event.previous {
+                        rejected.remove(found);
+                    }
+                }
             }
-            event.blob.iter().for_each(|blob| _ = rejected.remove(blob));
+            if let Some(named) = &event.blob {
+                rejected.remove(named);
+            }
         }
         rejected
     }
 
-    /// The events that certainly moved the pointer. Of interrupted events these are one for each
-    /// blob that was named and that no other event wrote: the first, because later ones may have
-    /// stopped before the write.
+    /// The events that certainly moved the pointer: every published one; and of the interrupted
+    /// ones the first for each blob that the pointer named and that no published event wrote. A
+    /// later one may have stopped before its write.
     fn moves(&self, published: &BTreeSet<BlobKey>) -> Vec<&HistoryEvent> {
         let of =
             |outcome: Outcome| self.0.iter().copied().filter(move |event| event.outcome == outcome);

@@ -7,7 +7,7 @@
 //!
 //! - prune reads the blob's age and all references again right before each delete ([`may_delete`]);
 //! - a build reads its blob's age right before it writes the pointer, and uploads a blob again that
-//!   prune may delete within a day, which makes it young ([`is_old`]);
+//!   prune may delete within a day, which makes it young ([`is_near_deletion`]);
 //! - an operator's command does not point at a blob that prune may be about to delete
 //!   ([`is_expiring`]), and checks again after the write: somebody else may have removed what kept
 //!   the blob.
@@ -83,7 +83,7 @@ pub fn pointers_to_drop(days: &[Day], today: Day, retention: Retention) -> Vec<D
 /// The days whose segments of live IDs prune deletes, of all `days` that have some: those older
 /// than `segment_days`, but never the day of the oldest blob that a record names, nor a later one:
 /// a server that goes back to that blob reads the segments of its day and of all days after it.
-pub fn segment_days_to_drop(
+pub fn segment_days_to_delete(
     days: &[Day],
     today: Day,
     segment_days: u32,
@@ -186,7 +186,7 @@ pub fn may_delete_delta(
 
 /// Whether a blob is so old that prune may delete it within a day. A build uploads such a blob
 /// again.
-pub fn is_old(uploaded: Timestamp, now: Timestamp, retention: Retention) -> bool {
+pub fn is_near_deletion(uploaded: Timestamp, now: Timestamp, retention: Retention) -> bool {
     older_than(uploaded, now, retention.keep_days)
 }
 
@@ -206,7 +206,7 @@ pub fn is_expiring(
     references: &References,
     retention: Retention,
 ) -> bool {
-    is_old(uploaded, now, retention) && !references.names(blob)
+    is_near_deletion(uploaded, now, retention) && !references.names(blob)
 }
 
 fn older_than(uploaded: Timestamp, now: Timestamp, days: u32) -> bool {
@@ -283,7 +283,7 @@ mod tests {
         let pointer = RecordState::Found(Pointer::to(newer.clone()));
         let of = |pin: &RecordState<Pin>, pointer| References::of(pin, [(newer.day, pointer)]);
         let dropped = |references: &References| {
-            segment_days_to_drop(&days, today, 14, references).into_iter().max()
+            segment_days_to_delete(&days, today, 14, references).into_iter().max()
         };
         assert_eq!(dropped(&of(&RecordState::Absent, &pointer)), Some(day("2026-11-06")));
         // A blob of the 1st, named by `previous`, or by a pin.

@@ -45,7 +45,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotFound`] when it is not there; the store's.
-    pub async fn head_blob(&self, blob: &BlobKey) -> Result<(u64, Timestamp), Error> {
+    pub async fn blob_info(&self, blob: &BlobKey) -> Result<(u64, Timestamp), Error> {
         let head = self.objects.head(&blob.to_string()).await?;
         Ok((head.size, uploaded(&head)))
     }

@@ -97,13 +97,8 @@ impl Store {
         if now.state.found() != Some(written) {
             return Ok(());
         }
-        let key = key::pointer(filter, day);
-        match before.bytes() {
-            Some(bytes) => {
-                records::put_if(&*self.pointer_store, &key, bytes.clone(), &now.version).await
-            }
-            None => self.pointer_store.delete(&key).await,
-        }
+        records::restore(&*self.pointer_store, &key::pointer(filter, day), &now.version, before)
+            .await
     }
 
     /// Restores what was there before a pin was written, whatever that was, unless somebody has
@@ -121,13 +116,7 @@ impl Store {
         if now.state.found() != Some(written) {
             return Ok(());
         }
-        match before.bytes() {
-            Some(bytes) => {
-                let (key, bytes) = (key::pin(filter), bytes.clone());
-                records::put_if(&*self.record_store, &key, bytes, &now.version).await
-            }
-            None => self.remove_pin(filter).await,
-        }
+        records::restore(&*self.record_store, &key::pin(filter), &now.version, before).await
     }
 
     /// Removes the pin. No store can delete conditionally: a pin that somebody else writes at the

@@ -150,7 +150,7 @@ impl Store {
         let pointers = self.pointer_days(filter).await?;
         let dropped = protocol::pointers_to_drop(&pointers, Day::of(now), retention);
         let references = self.references(filter, &dropped).await?;
-        let old = protocol::segment_days_to_drop(&days, Day::of(now), segment_days, &references);
+        let old = protocol::segment_days_to_delete(&days, Day::of(now), segment_days, &references);
         let pruned = self.count_segments(filter, &old).await?;
         if dry_run {
             return Ok(pruned);
@@ -326,7 +326,7 @@ impl Store {
         if references.pointers() == 0 {
             return Err(self.no_pointers(filter, 1));
         }
-        let (bytes, uploaded) = match self.head_blob(blob).await {
+        let (bytes, uploaded) = match self.blob_info(blob).await {
             Err(Error::NotFound { .. }) => return Ok(None),
             other => other?,
         };

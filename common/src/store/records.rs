@@ -69,6 +69,21 @@ pub(super) fn checked(key: &str, record: Vec<u8>) -> Result<Bytes, Error> {
     Ok(record.into())
 }
 
+/// Makes the record what it was `before`, or removes it if there was none, unless it has changed
+/// since `now` was read. No store can delete conditionally: one that somebody writes at the same
+/// moment is removed, too.
+pub(super) async fn restore(
+    records: &dyn RecordStore,
+    key: &str,
+    now: &Precondition,
+    before: &Precondition,
+) -> Result<(), Error> {
+    match before.bytes() {
+        Some(bytes) => put_if(records, key, bytes.clone(), now).await,
+        None => records.delete(key).await,
+    }
+}
+
 /// Writes `new` at `key` if `read` still is what is there.
 ///
 /// After an error the record is read again: only that shows whether it was written. It is tried

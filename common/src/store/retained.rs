@@ -26,8 +26,8 @@ impl Store {
     /// [`Error::Expiring`]; the store's.
     pub async fn ensure_retained(&self, blob: &BlobKey, retention: Retention) -> Result<(), Error> {
         let now = Timestamp::now();
-        let (_, uploaded) = self.head_blob(blob).await?;
-        if !protocol::is_old(uploaded, now, retention) {
+        let (_, uploaded) = self.blob_info(blob).await?;
+        if !protocol::is_near_deletion(uploaded, now, retention) {
             return Ok(());
         }
         let days = self.pointer_days(&blob.filter).await?;
@@ -55,7 +55,7 @@ impl Store {
         if protocol::may_be_old(blob.day, Day::of(Timestamp::now()), retention) {
             self.wait_for_prune(&blob.filter, waits).await?;
         }
-        self.head_blob(blob).await?;
+        self.blob_info(blob).await?;
         Ok(())
     }
 

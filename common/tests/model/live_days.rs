@@ -17,7 +17,7 @@ use bloomsday_common::key::BlobKey;
 use bloomsday_common::live::absorb::{Absorbed, absorb, comes_back, day_number};
 use bloomsday_common::live::segment::ChangeOrder;
 use bloomsday_common::pointer::Pointer;
-use bloomsday_common::protocol::{RecordState, References, segment_days_to_drop};
+use bloomsday_common::protocol::{RecordState, References, segment_days_to_delete};
 use stateright::{Model, Property};
 
 /// For how many days a sighting counts.
@@ -220,7 +220,7 @@ impl World {
         let references = References::of(&RecordState::Absent, [(day, &pointer)]);
         let days: Vec<Day> = (0..=self.today).map(date).collect();
         let (today, keep) = (date(self.today), u32::from(LIVE_DAYS));
-        segment_days_to_drop(&days, today, keep, &references).len() as u8
+        segment_days_to_delete(&days, today, keep, &references).len() as u8
     }
 
     /// The filter from which the server answers, and the last change that it knows.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Runner;
 use crate::error::{Error, exit};
-use crate::output::{self, Output, complain, table};
+use crate::output::{self, Output, say, table};
 use crate::scheduling::rules::Standing;
 
 /// How many of the next runs are listed.
@@ -52,7 +52,7 @@ pub(super) async fn run(runners: Vec<Runner>, output: &Output) -> Result<ExitCod
             }
             // The other filters are listed all the same.
             Err(error) => {
-                complain("error", &format!("{}: {error}", runner.filter));
+                say("error", &format!("{}: {error}", runner.filter));
                 worst = exit::worse(worst, error.exit_status());
             }
         }

@@ -136,7 +136,8 @@ impl Server {
         Ok(Server { config, stage: Mutex::default() })
     }
 
-    /// Starts it and waits until every filter is loaded.
+    /// Starts it and waits until every filter is loaded. With `wait=False` it does not wait, and
+    /// each lookup returns `answer_until_loaded` until then.
     #[pyo3(signature = (*, wait=true, answer_until_loaded=false))]
     fn start<'py>(
         slf: &Bound<'py, Self>,
@@ -145,6 +146,10 @@ impl Server {
     ) -> PyResult<Bound<'py, Self>> {
         let (py, this) = (slf.py(), slf.get());
         this.check_process(py)?;
+        if wait && answer_until_loaded {
+            let message = "answer_until_loaded needs wait=False: without it, start() returns when all is loaded";
+            return Err(errors::raise(py, "UsageError", message));
+        }
         let closed = Arc::new(Notify::new());
         let Some(begun) = Begun::new(this, &closed) else {
             return Err(errors::raise(py, "ServerError", "this server is started already"));
@@ -252,7 +257,8 @@ impl Server {
             .thread_name("bloomsday-python")
             .enable_all()
             .build()?;
-        let config = self.config.clone();
+        let mut config = self.config.clone();
+        config.answer_until_loaded = answer_until_loaded;
         let started = match wait {
             true => self::wait(py, &runtime, || async {
                 tokio::select! {
@@ -260,7 +266,7 @@ impl Server {
                     () = closed.notified() => None,
                 }
             }),
-            false => Ok(Some(py.detach(|| start_unloaded(config, answer_until_loaded)))),
+            false => Ok(Some(py.detach(|| start_unloaded(config)))),
         };
         let ended = match started {
             Ok(Some(Ok(bloomsday))) => {

@@ -16,7 +16,8 @@ impl FilterHandle {
     ///
     /// # Errors
     /// [`Error::NotLive`] for a filter that takes no IDs; [`Error::ReadOnly`] where another process
-    /// decides which are new; [`Error::InvalidId`], [`Error::AddRefused`].
+    /// decides which are new; [`Error::InvalidId`], [`Error::NotBlocked`],
+    /// [`Error::ChangeRefused`].
     pub async fn add(&self, id: &[u8]) -> Result<bool, Error> {
         let mut is_new = [false];
         self.add_batch(&[id], &mut is_new).await?;
@@ -104,30 +105,26 @@ impl FilterHandle {
         if let Some(id) = wrong {
             return Err(Error::InvalidId { bytes: id.len() });
         }
-        Ok(ids.iter().map(|id| hash_of(live.options().ids, id.as_ref())).collect())
+        Ok(ids.iter().map(|id| hash_of(live.options().id_form, id.as_ref())).collect())
     }
 
     fn not_made(&self, refusal: SetError) -> Error {
-        match refusal {
+        let filter = self.name().to_string();
+        let why = match refusal {
             SetError::ReadOnly(why) => {
-                Error::ReadOnly { filter: self.name().to_string(), why: why.to_string() }
+                return Error::ReadOnly { filter, why: why.to_string() };
             }
-            other => self.refused(text_of(other)),
-        }
+            SetError::Layout => return Error::NotBlocked { filter },
+            SetError::Memory => "the limit on the memory of live filters is reached".into(),
+            SetError::Copies | SetError::Full => "it is full".into(),
+            SetError::NotLoaded => "it is not loaded yet".into(),
+            SetError::Gone => "it was dropped".into(),
+            SetError::Log(why) => why.to_string(),
+        };
+        self.refused(why)
     }
 
     fn refused(&self, why: String) -> Error {
-        Error::AddRefused { filter: self.name().to_string(), why }
-    }
-}
-
-fn text_of(refusal: SetError) -> String {
-    match refusal {
-        SetError::Memory => "the limit on the memory of live filters is reached".into(),
-        SetError::Copies | SetError::Full => "it is full".into(),
-        SetError::NotLoaded => "it is not loaded yet".into(),
-        SetError::Layout => "the day's filter is not of the layout `blocked`".into(),
-        SetError::Gone => "it was dropped".into(),
-        SetError::Log(why) | SetError::ReadOnly(why) => why.to_string(),
+        Error::ChangeRefused { filter: self.name().to_string(), why }
     }
 }

@@ -103,7 +103,7 @@ fn the_signal_of_a_swap_reaches_a_reader_that_is_checking_for_one() {
 fn an_id_that_a_day_takes_over_in_the_middle_of_a_lookup_is_a_hit() {
     use bloomsday_common::day::Day;
 
-    use crate::live::{Live, LiveConfig, LiveRole};
+    use crate::live::{Live, LiveConfig, LiveRole, Options};
     type LookUp = fn(&FilterHandle, &mut Reader, &[u8]) -> bool;
     let lookups: [(&str, LookUp); 6] = [
         ("handle", |handle, _, id| handle.contains(id)),
@@ -130,7 +130,9 @@ fn an_id_that_a_day_takes_over_in_the_middle_of_a_lookup_is_a_hit() {
         let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
         let below = Arc::downgrade(&served) as _;
         let ids = bloomsday_common::id_form::IdForm::Bytes;
-        let set = live.declare(&filter.name, (30, ids), LiveRole::Decide, below).unwrap();
+        let set = live
+            .declare(&filter.name, Options::over_day(30, ids), LiveRole::Decide, below)
+            .unwrap();
         served.put_live(set);
         drop(served.swap(with_id(b"old")));
         let handle = FilterHandle::new(served.clone());

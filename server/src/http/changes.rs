@@ -25,8 +25,8 @@ pub(super) enum ChangeKind {
     Forget,
 }
 
-/// The reply to a client that may not change anything.
-pub(super) fn refused<B>(
+/// The reply to a client that may not change anything; `None` for one that may.
+pub(super) fn refuse_change<B>(
     bloomsday: &Bloomsday,
     is_loopback: bool,
     request: &Request<B>,
@@ -75,7 +75,7 @@ pub(super) async fn change(
             ChangeKind::Forget => handle.forget_batch(&ids, &mut each).await,
         };
         if let Err(why) = changed {
-            return refusal(&why);
+            return reply_to(&why);
         }
         drop(ids);
         // Each takes the place of a byte of an ID, which has at least one.
@@ -91,9 +91,11 @@ fn bare_ids(block: &[u8], strip: bool) -> impl Iterator<Item = &[u8]> {
     split_ids(block).map(move |id| if strip { without_return(id) } else { id })
 }
 
-fn refusal(why: &Error) -> Reply {
+fn reply_to(why: &Error) -> Reply {
     let status = match why {
-        Error::NotLive { .. } | Error::ReadOnly { .. } => StatusCode::CONFLICT,
+        Error::NotLive { .. } | Error::NotBlocked { .. } | Error::ReadOnly { .. } => {
+            StatusCode::CONFLICT
+        }
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     error(status, &why.to_string())

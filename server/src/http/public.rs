@@ -82,7 +82,8 @@ impl Public {
             #[cfg(feature = "live")]
             (&Method::POST, ["v1", "filters", filter, change @ ("add" | "forget")]) => {
                 let change = if *change == "add" { ChangeKind::Add } else { ChangeKind::Forget };
-                if let Some(refused) = changes::refused(&self.bloomsday, self.is_loopback, &request)
+                if let Some(refused) =
+                    changes::refuse_change(&self.bloomsday, self.is_loopback, &request)
                 {
                     return refused;
                 }

@@ -39,10 +39,10 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Reads all logs. `is_prompt` is whether adds wait until they are synced.
+    /// Reads all logs. `acks_wait_for_sync` is whether adds wait until they are synced.
     pub(super) fn open(
         folder: &Path,
-        is_prompt: bool,
+        acks_wait_for_sync: bool,
         opened_ms: u64,
         budget: &Arc<Budget>,
         sets: &mut BTreeMap<Key, Arc<LiveSet>>,
@@ -64,7 +64,7 @@ impl Disk {
         let next = folders.iter().filter_map(|path| number_of(path)).max();
         let next = next.map_or(0, |last| last.wrapping_add(1));
         let (syncer, next_folder) =
-            (Syncer::start(is_prompt).map_err(system)?, AtomicU32::new(next));
+            (Syncer::start(acks_wait_for_sync).map_err(system)?, AtomicU32::new(next));
         for (key, (path, mut replayed)) in found {
             let allowed = match replayed.options.is_over_day {
                 // Of changes after those of another server.

@@ -34,8 +34,9 @@ use super::lock::lock;
 
 /// A segment that is longer is closed as soon as all of it is synced, and another begun.
 const SEGMENT_BYTES: u64 = 8 << 20;
-/// One that is as long takes no frame more, although whoever writes has to wait for the sync: a
-/// start reads segments as a whole. So long is one that is written to during each sync.
+/// The most bytes of an open segment. One that is written to during each sync grows past
+/// [`SEGMENT_BYTES`]; here the writer waits for the sync, because a start reads a whole segment
+/// into memory.
 const MAX_OPEN_BYTES: u64 = if cfg!(test) { 16 << 20 } else { 256 << 20 };
 /// The most segments that wait until they can be closed; with more, the open one grows on.
 const MAX_FULL: usize = 16;
@@ -62,13 +63,14 @@ pub(super) struct Identity {
 /// The log of one set.
 pub(super) struct Log {
     folder: PathBuf,
-    /// That of the data folder: whoever opens it next finds no log that is still written.
+    /// The lock file of the data folder, kept until the last log is dropped: no second process
+    /// opens a folder that is still written to.
     _lock: Arc<File>,
     identity: Identity,
     pending: Mutex<Pending>,
-    file: Mutex<LogFiles>,
+    files: Mutex<LogFiles>,
     /// The number of the last frame that is synced.
-    done: watch::Sender<u64>,
+    synced: watch::Sender<u64>,
     failure: ArcSwapOption<Failure>,
     syncer: Arc<Syncer>,
     /// Whether it is in the syncer's queue.
@@ -92,7 +94,7 @@ struct Pending {
     next_seq: u64,
 }
 
-/// The open segment.
+/// The segments that are not closed yet.
 #[derive(Default)]
 struct LogFiles {
     open: Option<OpenSegment>,
@@ -140,8 +142,8 @@ impl Log {
             _lock: lock,
             identity,
             pending: Mutex::new(Pending { bytes: Vec::new(), next_seq }),
-            file: Mutex::default(),
-            done: watch::Sender::new(next_seq.saturating_sub(1)),
+            files: Mutex::default(),
+            synced: watch::Sender::new(next_seq.saturating_sub(1)),
             failure: ArcSwapOption::empty(),
             syncer,
             is_queued: AtomicBool::new(false),
@@ -199,7 +201,7 @@ impl Log {
 
     /// The number of the last frame that is on the disk for certain.
     pub(super) fn synced_seq(&self) -> u64 {
-        *self.done.borrow()
+        *self.synced.borrow()
     }
 
     /// The number that only this log has.
@@ -210,7 +212,7 @@ impl Log {
     /// Changes whenever more is synced.
     #[cfg_attr(not(feature = "redis-streams"), allow(dead_code))] // streams wait for it
     pub(super) fn synced(&self) -> watch::Receiver<u64> {
-        self.done.subscribe()
+        self.synced.subscribe()
     }
 
     /// From now on acknowledgements wait until others can read the frame, too.
@@ -241,7 +243,7 @@ impl Log {
     }
 
     async fn wait_local(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
-        if self.syncer.is_prompt() {
+        if self.syncer.acks_wait_for_sync() {
             return self.wait_synced(seq).await;
         }
         if self.written.load(Ordering::Acquire) >= seq {
@@ -252,20 +254,20 @@ impl Log {
 
     /// Waits until the frame with this number is synced, whatever is promised.
     pub(super) async fn wait_synced(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
-        if *self.done.borrow() >= seq {
+        if *self.synced.borrow() >= seq {
             return Ok(());
         }
         self.queue();
-        let mut done = self.done.subscribe();
+        let mut synced = self.synced.subscribe();
         loop {
-            if *done.borrow_and_update() >= seq {
+            if *synced.borrow_and_update() >= seq {
                 return Ok(());
             }
             if let Some(failure) = &*self.failure.load() {
                 return Err(failure.why.clone());
             }
             // The sender is in `self`.
-            let _ = done.changed().await;
+            let _ = synced.changed().await;
         }
     }
 
@@ -279,7 +281,7 @@ impl Log {
     /// Writes all frames that wait. They are synced later, and what cannot be written now is tried
     /// again.
     pub(super) fn write(self: &Arc<Log>) -> Result<(), Arc<str>> {
-        let written = self.write_to(&mut lock(&self.file));
+        let written = self.write_to(&mut lock(&self.files));
         // After it: a sync that began before does not have these frames.
         self.queue();
         written
@@ -301,8 +303,9 @@ impl Log {
         file.sync_data()
     }
 
-    /// A failure is noted under the lock: later than a success of another thread, it would stay for
-    /// ever. And after a failed sync nobody writes, also who waited for the lock.
+    /// Writes all pending frames to the open segment. The caller has the lock of the files: a
+    /// failure that is noted after another thread's success would stay for ever, and after a failed
+    /// sync nobody writes.
     fn write_to(&self, files: &mut LogFiles) -> Result<(), Arc<str>> {
         self.check_synced()?;
         let LogFiles { unwritten, unwritten_seqs, .. } = files;
@@ -340,7 +343,7 @@ impl Log {
         files.unwritten.drain(..begin);
         files.unwritten.shrink_to(KEPT_BUFFER_BYTES);
         result?;
-        if !self.syncer.is_prompt() {
+        if !self.syncer.acks_wait_for_sync() {
             self.replace_failure(None);
         }
         Ok(())
@@ -419,7 +422,7 @@ impl Log {
     /// Closes segments that are long enough, if all of them is synced: of the open one so many
     /// bytes. The next frame begins another. Those that cannot be closed now are tried again later.
     fn rotate(&self, synced: u64) {
-        let mut files = lock(&self.file);
+        let mut files = lock(&self.files);
         let may_wait = files.full.len() < MAX_FULL;
         let is_full = |open: &mut OpenSegment| open.bytes == synced && synced >= SEGMENT_BYTES;
         let ended = files.open.take_if(|open| may_wait && is_full(open));
@@ -437,7 +440,7 @@ impl Log {
                 left.push(segment);
             }
         }
-        let mut files = lock(&self.file);
+        let mut files = lock(&self.files);
         files.not_closed = (!left.is_empty()).then(Instant::now);
         files.full.splice(..0, left);
     }
@@ -452,7 +455,7 @@ impl Log {
         }
         self.replace_failure(Some(Failure { why: why.clone(), is_final }));
         // Those that wait look again.
-        self.done.send_modify(|_| ());
+        self.synced.send_modify(|_| ());
         why
     }
 
@@ -461,7 +464,7 @@ impl Log {
     /// # Errors
     /// The system's: then the log goes on.
     pub(super) fn remove(&self, to: &Path) -> io::Result<bool> {
-        let _files = lock(&self.file);
+        let _files = lock(&self.files);
         let is_there = match fs::rename(&self.folder, to) {
             // Nothing was written yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -497,7 +500,7 @@ impl Queued for Log {
         if self.check_synced().is_err() {
             return true;
         }
-        let mut files = lock(&self.file);
+        let mut files = lock(&self.files);
         // What was written before a write failed is synced all the same.
         let is_written = self.write_to(&mut files).is_ok();
         if self.check_synced().is_err() {
@@ -523,7 +526,7 @@ impl Queued for Log {
         }
         // Another thread's sync of the same file may have got its error, which it notes under the
         // lock.
-        let mut files = lock(&self.file);
+        let mut files = lock(&self.files);
         if self.check_synced().is_err() {
             return true;
         }
@@ -532,7 +535,7 @@ impl Queued for Log {
         {
             open.unsynced_folders = Arc::new([]);
         }
-        self.done.send_replace(written);
+        self.synced.send_replace(written);
         drop(files);
         if is_written {
             self.rotate(bytes);
@@ -545,8 +548,8 @@ impl Queued for Log {
     }
 }
 
-/// The length of the first of these frames, which are whole and begin with this number: of so many
-/// as have at least `bytes` bytes, or all. And the number of the frame that follows them.
+/// The length of the fewest of the first frames that have at least `bytes` bytes, or of all; and
+/// the number of the frame after them. The frames are whole, and the first has the number `seq`.
 fn first_frames(frames: &[u8], seq: u64, bytes: usize) -> io::Result<(usize, u64)> {
     let (mut length, mut next_seq) = (0, seq);
     for frame in Frames::of_rest(frames, seq) {

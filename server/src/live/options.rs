@@ -62,7 +62,7 @@ pub(crate) struct Options {
     pub(crate) iterations: u32,
     /// Whether it lies over a day's filter, so that what is deleted has to be hidden.
     pub(crate) is_over_day: bool,
-    pub(crate) ids: IdForm,
+    pub(crate) id_form: IdForm,
 }
 
 impl Options {
@@ -82,18 +82,18 @@ impl Options {
             bucket: 2,
             iterations: 20,
             is_over_day: false,
-            ids: IdForm::Bytes,
+            id_form: IdForm::Bytes,
         }
     }
 
     /// Of a filter of the configuration: how many days IDs are alive after they were last seen.
-    pub(crate) fn over_day(days: u8, ids: IdForm) -> Options {
+    pub(crate) fn over_day(days: u8, id_form: IdForm) -> Options {
         let window = Window {
             step_ms: DAY_MS,
             steps: Some(days.clamp(1, MAX_WINDOW_STEPS as u8)),
             repeat: Repeat::Renew,
         };
-        Options { window, is_over_day: true, ids, ..Options::of(Kind::Any) }
+        Options { window, is_over_day: true, id_form, ..Options::of(Kind::Any) }
     }
 
     /// The record of a set.
@@ -110,7 +110,7 @@ impl Options {
             Repeat::Renew => 1,
             Repeat::Keep => 2,
         };
-        let kind = if self.ids == IdForm::Url { kind | URL_IDS } else { kind };
+        let kind = if self.id_form == IdForm::Url { kind | URL_IDS } else { kind };
         let mut bytes = vec![kind, repeat, self.window.steps.unwrap_or(0), key.database];
         for number in [self.expansion, self.bucket, self.iterations] {
             bytes.extend(number.to_le_bytes());
@@ -156,7 +156,7 @@ impl Options {
             bucket: small(1)?,
             iterations: small(2)?,
             is_over_day: head[0] & !URL_IDS == 5,
-            ids: if head[0] & URL_IDS == 0 { IdForm::Bytes } else { IdForm::Url },
+            id_form: if head[0] & URL_IDS == 0 { IdForm::Bytes } else { IdForm::Url },
         };
         let key = Key { database: head[3], name: name.into() };
         (name.len() <= MAX_KEY_BYTES).then_some((key, options))
@@ -195,10 +195,10 @@ mod tests {
         for kind in [Kind::Bloom, Kind::Cuckoo, Kind::Set, Kind::Any, Kind::Near] {
             let windows = [Window::NONE, Window::of(1_800, 300, Repeat::Renew).unwrap()];
             for window in windows {
-                for ids in [IdForm::Bytes, IdForm::Url] {
+                for id_form in [IdForm::Bytes, IdForm::Url] {
                     let (capacity, expansion) = (7, 0);
                     let of = Options::of(kind);
-                    let options = Options { window, capacity, expansion, ids, ..of };
+                    let options = Options { window, capacity, expansion, id_form, ..of };
                     let record = options.record(&key);
                     assert_eq!(Options::parse(&record), Some((key.clone(), options)));
                     for length in 0..40 {

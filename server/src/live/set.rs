@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use bloomsday_common::id_form::IdForm;
+use bloomsday_common::live::absorb::day_end_ms;
 use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
@@ -156,7 +157,7 @@ struct SetState {
 
 /// The last millisecond of the day of a time.
 fn end_of_day(ms: u64) -> u64 {
-    (ms / DAY_MS).saturating_add(1).saturating_mul(DAY_MS.get()) - 1
+    day_end_ms(ms / DAY_MS) - 1
 }
 
 impl LiveSet {
@@ -170,7 +171,7 @@ impl LiveSet {
         before: Before,
     ) -> LiveSet {
         let table = writer.table().clone();
-        let domains = (options.ids == IdForm::Url).then(Mutex::default);
+        let domains = (options.id_form == IdForm::Url).then(Mutex::default);
         let Before { last_ms, deletions, deleted } = before;
         let (is_dropped, changed) = (false, Vec::new());
         LiveSet {

@@ -48,7 +48,7 @@ impl Ticket {
         log.wait(seq).await?;
         // Another server may have taken the lease meanwhile without having read this change, and
         // may have answered for the same ID.
-        lease.map_or(Ok(()), |(access, epoch)| access.check_same(epoch))
+        lease.map_or(Ok(()), |(access, epoch)| access.check_epoch(epoch))
     }
 
     /// Waits until it is synced, whatever is promised.

@@ -50,7 +50,7 @@ pub(super) fn run<'a>(
     let [name, key, _] = request(from) else { return 0 };
     let Some(command) = pipelined(name) else { return 0 };
     // An error in the name is found again where it is answered.
-    let Ok(form) = session.ids_of(key) else { return 0 };
+    let Ok(form) = session.id_form_of(key) else { return 0 };
     let mut hashes = std::mem::take(&mut session.hashes);
     hashes.clear();
     for number in from..end.min(from + MAX_RUN) {

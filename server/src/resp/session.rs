@@ -158,8 +158,8 @@ impl Session {
     /// What is hashed of the IDs of a name. If a set with the other form takes the name before the
     /// change, that change adds the other hash. This is accepted: nobody adds to a name while it is
     /// made anew.
-    pub(crate) fn ids_of(&mut self, name: &[u8]) -> Result<IdForm, Fault> {
-        Ok(self.find_set(name)?.map_or(IdForm::Bytes, |set| set.options().ids))
+    pub(crate) fn id_form_of(&mut self, name: &[u8]) -> Result<IdForm, Fault> {
+        Ok(self.find_set(name)?.map_or(IdForm::Bytes, |set| set.options().id_form))
     }
 
     /// Counts the domains of URLs that are about to be added.

@@ -238,7 +238,8 @@ fn a_server_given_damaged_deltas_always_has_the_right_filter() {
         let mut config =
             Config::new("faulty://store", vec![FilterConfig::new("rt".parse().unwrap())]);
         config.poll_interval = Duration::from_secs(3_600);
-        let bloomsday = start_on(faulty.store(), config, true).unwrap();
+        config.answer_until_loaded = true;
+        let bloomsday = start_on(faulty.store(), config).unwrap();
         bloomsday.reload().await.unwrap();
         let rt = bloomsday.filter("rt").unwrap();
         let mut by_delta = 0;
@@ -286,7 +287,8 @@ fn a_server_given_damaged_blobs_keeps_the_last_good_one() {
         let mut config =
             Config::new("faulty://store", vec![FilterConfig::new("rt".parse().unwrap())]);
         config.poll_interval = Duration::from_secs(3_600);
-        let bloomsday = start_on(faulty.store(), config, true).unwrap();
+        config.answer_until_loaded = true;
+        let bloomsday = start_on(faulty.store(), config).unwrap();
         bloomsday.reload().await.unwrap();
         let rt = bloomsday.filter("rt").unwrap();
         let mut opened = 0;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bloomsday_common::crash_point::{LIVE, LIVE_START, LIVE_SWAP, SHIP};
 use bloomsday_common::hash::{IdHash, Xxh3};
-use bloomsday_common::live::segment::{FRAME_BYTES, Frames, HEADER_BYTES};
+use bloomsday_common::live::segment::{FRAME_HEADER_BYTES, Frames, HEADER_BYTES};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::campaign::{Campaign, Random, on_threads, size};
 use bloomsday_tests::input::{today, user, write_rows};
@@ -173,7 +173,8 @@ impl Case {
             if path.extension().is_some_and(|extension| extension == "open") {
                 let bytes = std::fs::read(&path).unwrap();
                 let frame = bytes.get(HEADER_BYTES..).unwrap_or_default();
-                let part = frame.len().min(1 + random.below(FRAME_BYTES as u64 - 1) as usize);
+                let part =
+                    frame.len().min(1 + random.below(FRAME_HEADER_BYTES as u64 - 1) as usize);
                 let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
                 file.write_all(&frame[..part]).unwrap();
             }

@@ -156,7 +156,8 @@ fn serve(faulty: &FaultyStore) -> Bloomsday {
     config.poll_interval = Duration::from_secs(3_600);
     config.retry_interval = config.poll_interval;
     config.load_deadline = Duration::from_millis(900);
-    start_on(faulty.store(), config, true).unwrap()
+    config.answer_until_loaded = true;
+    start_on(faulty.store(), config).unwrap()
 }
 
 #[test]

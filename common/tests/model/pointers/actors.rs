@@ -242,7 +242,7 @@ impl World {
 
     fn upload_if_old(&mut self, blob: B) {
         let uploaded = self.blobs.get(&blob).copied();
-        let fresh = |day| !protocol::is_old(time(day), self.now(), RETENTION);
+        let fresh = |day| !protocol::is_near_deletion(time(day), self.now(), RETENTION);
         if !uploaded.is_some_and(fresh) {
             self.blobs.insert(blob, self.today);
             self.met.uploaded_again = true;

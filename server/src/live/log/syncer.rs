@@ -25,23 +25,23 @@ pub(in crate::live) struct Syncer {
     queue: Mutex<Vec<Arc<dyn Queued>>>,
     wake: Condvar,
     /// Whether somebody waits for each sync.
-    is_prompt: bool,
+    acks_wait_for_sync: bool,
 }
 
 impl Syncer {
     /// Starts the thread. It ends when nobody has this any more.
-    pub(in crate::live) fn start(is_prompt: bool) -> std::io::Result<Arc<Syncer>> {
-        let syncer = Syncer { queue: Mutex::default(), wake: Condvar::new(), is_prompt };
+    pub(in crate::live) fn start(acks_wait_for_sync: bool) -> std::io::Result<Arc<Syncer>> {
+        let syncer = Syncer { queue: Mutex::default(), wake: Condvar::new(), acks_wait_for_sync };
         let syncer = Arc::new(syncer);
         let weak = Arc::downgrade(&syncer);
         let thread = std::thread::Builder::new().name("live-log".into());
-        thread.spawn(move || run(&weak, is_prompt))?;
+        thread.spawn(move || run(&weak, acks_wait_for_sync))?;
         Ok(syncer)
     }
 
     /// Whether acknowledgements wait for the sync.
-    pub(in crate::live) fn is_prompt(&self) -> bool {
-        self.is_prompt
+    pub(in crate::live) fn acks_wait_for_sync(&self) -> bool {
+        self.acks_wait_for_sync
     }
 
     pub(in crate::live) fn add(&self, log: Arc<dyn Queued>) {
@@ -58,12 +58,12 @@ impl Syncer {
     }
 }
 
-fn run(syncer: &Weak<Syncer>, is_prompt: bool) {
+fn run(syncer: &Weak<Syncer>, acks_wait_for_sync: bool) {
     let mut again: Vec<Arc<dyn Queued>> = Vec::new();
     while let Some(syncer) = syncer.upgrade() {
         let logs = syncer.take();
         drop(syncer);
-        if !is_prompt || !again.is_empty() {
+        if !acks_wait_for_sync || !again.is_empty() {
             std::thread::sleep(INTERVAL);
         }
         add_others(&mut again, logs);

@@ -102,17 +102,17 @@ impl ShardLines {
         word.store(word.load(Ordering::Relaxed) | bits_of(hash), Ordering::Relaxed);
     }
 
-    /// Frees the places of words that have ended, and makes the prefilter forget what is in the
+    /// Frees the slots of words that have ended, and makes the prefilter forget what is in the
     /// lines no more. To be called by the writer.
     pub(super) fn sweep(&self, mut has_ended: impl FnMut(u64) -> bool) {
         let mut fresh = vec![0; self.len];
-        for place in self.lines().iter().flat_map(|line| &line.0) {
-            let word = place.load(Ordering::Relaxed);
+        for slot in self.lines().iter().flat_map(|line| &line.0) {
+            let word = slot.load(Ordering::Relaxed);
             if word == EMPTY || word == TOMBSTONE {
                 continue;
             }
             if has_ended(word) {
-                place.store(TOMBSTONE, Ordering::Relaxed);
+                slot.store(TOMBSTONE, Ordering::Relaxed);
                 continue;
             }
             // Its shard, which is missing here, chooses neither line nor bits.
@@ -159,11 +159,11 @@ mod tests {
             let hashes: Vec<u64> = (0..len as u64 * 6).map(mix64).collect();
             hashes.iter().for_each(|hash| lines.mark(*hash));
             assert!(hashes.iter().all(|hash| lines.may_have(*hash)));
-            // Only the first half is in the lines, wherever there is a place.
+            // Only the first half is in the lines, wherever there is a slot.
             let half = &hashes[..hashes.len() / 2];
-            let places = lines.lines().iter().flat_map(|line| &line.0);
-            for (place, hash) in places.zip(half) {
-                place.store(entry::word(*hash, Tag::Hidden), Ordering::Relaxed);
+            let slots = lines.lines().iter().flat_map(|line| &line.0);
+            for (slot, hash) in slots.zip(half) {
+                slot.store(entry::word(*hash, Tag::Hidden), Ordering::Relaxed);
             }
             lines.sweep(|_| false);
             assert!(half.iter().all(|hash| lines.may_have(*hash)));

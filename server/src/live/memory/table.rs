@@ -3,7 +3,7 @@
 //!
 //! Its 256 shards have lines of eight words, one cache line each. A hash begins in the line that
 //! its bits choose, and goes on in the next one while lines are full. A word never moves within its
-//! shard's lines, and a line with an empty place ends every search: so a reader that runs while the
+//! shard's lines, and a line with an empty slot ends every search: so a reader that runs while the
 //! writer works finds each word that was there when it began. A shard that grows gets new lines; a
 //! reader that still has the old ones keeps them until its batch is done.
 

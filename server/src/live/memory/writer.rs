@@ -14,7 +14,7 @@ use super::table::{Shards, Table};
 
 /// How many hashes ahead of the one that is added are prefetched.
 const PREFETCH_AHEAD: usize = 24;
-/// The highest share of a shard's places that are in use, in percent. With more, more lines are
+/// The highest share of a shard's slots that are in use, in percent. With more, more lines are
 /// full, and searches go on in lines that were not prefetched.
 const MAX_LOAD_PERCENT: usize = 78;
 /// How many lines a full shard gets, in percent of those that it had. With more, an entry would
@@ -23,7 +23,7 @@ const GROWTH_PERCENT: usize = 120;
 /// A shard with fewer entries than this gets lines of the same number when it is full: what fills
 /// it can be removed.
 const PURGE_PERCENT: usize = 50;
-/// The prefilter of a shard is made anew when so many of its places, in percent, were freed: the
+/// The prefilter of a shard is made anew when so many of its slots, in percent, were freed: the
 /// bits of what was there are still set.
 const STALE_PERCENT: usize = 25;
 /// The most copies of one hash: [`Writer::add_copy`] refuses more.
@@ -68,9 +68,9 @@ pub(crate) struct Writer {
 /// One shard as its writer knows it.
 struct Shard {
     lines: ShardLines,
-    /// The places that are not empty.
+    /// The slots that are not empty.
     used: usize,
-    /// The places that were freed since the prefilter was made.
+    /// The slots that were freed since the prefilter was made.
     freed: usize,
 }
 
@@ -80,11 +80,11 @@ impl Shard {
     }
 
     fn words(&self) -> impl Iterator<Item = u64> {
-        let places = self.lines.lines().iter().flat_map(|line| &line.0);
-        places.map(|place| place.load(Ordering::Relaxed))
+        let slots = self.lines.lines().iter().flat_map(|line| &line.0);
+        slots.map(|slot| slot.load(Ordering::Relaxed))
     }
 
-    /// Counts a place that was freed. The prefilter forgets what was there when there are many.
+    /// Counts a slot that was freed. The prefilter forgets what was there when there are many.
     fn count_freed(&mut self) {
         self.freed += 1;
         if self.freed * 100 > self.lines.lines().len() * LINE_WORDS * STALE_PERCENT {
@@ -126,9 +126,9 @@ impl Writer {
     /// Makes the first growth of each shard large enough for this many entries, if the budget
     /// allows that for all shards: else the first ones would leave nothing for the others.
     pub(crate) fn reserve(&mut self, entries: u64) {
-        let places = entries.saturating_mul(100) / MAX_LOAD_PERCENT as u64;
+        let slots = entries.saturating_mul(100) / MAX_LOAD_PERCENT as u64;
         // A tenth more: shards are not filled equally.
-        let lines = places.saturating_mul(11) / (10 * (SHARDS * LINE_WORDS) as u64) + 1;
+        let lines = slots.saturating_mul(11) / (10 * (SHARDS * LINE_WORDS) as u64) + 1;
         let left = self.budget.limit().saturating_sub(self.budget.taken());
         let fits = |lines: &usize| ShardLines::bytes_of(*lines) <= left / SHARDS as u64;
         self.reserved_lines = usize::try_from(lines).ok().filter(fits).unwrap_or(0);
@@ -183,7 +183,7 @@ impl Writer {
         self.table.step.store(step, Ordering::Release);
     }
 
-    /// Frees the places of a shard's entries whose window will have ended `passed` steps from now.
+    /// Frees the slots of a shard's entries whose window will have ended `passed` steps from now.
     fn sweep(&mut self, shard: usize, passed: u64, steps: u64) {
         let shard = &mut self.shards[shard];
         shard.lines.sweep(|word| match Tag::of(word) {
@@ -431,11 +431,11 @@ impl Writer {
     fn replace(&mut self, hash: u64, slot: Slot, new: u64) {
         match Tag::of(slot.word) {
             Tag::Step(step) => self.by_step[usize::from(step)] -= 1,
-            Tag::Hidden | Tag::Free | Tag::Empty => {}
+            Tag::Hidden | Tag::Tombstone | Tag::Empty => {}
         }
         match Tag::of(new) {
             Tag::Step(step) => self.by_step[usize::from(step)] += 1,
-            Tag::Hidden | Tag::Free | Tag::Empty => {}
+            Tag::Hidden | Tag::Tombstone | Tag::Empty => {}
         }
         let shard = &mut self.shards[entry::shard_of(hash)];
         // Release: a thread that learns of this add finds the word.
@@ -472,7 +472,7 @@ impl Writer {
             return Err(AddError::Memory);
         };
         let mut gone = Vec::new();
-        // The places of each new line that are taken, so that none is searched for.
+        // The slots of each new line that are taken, so that none is searched for.
         let mut taken = vec![0_u8; lines];
         for word in shard.words().filter(|word| *word != EMPTY && *word != TOMBSTONE) {
             if !is_kept(word) {
@@ -486,9 +486,9 @@ impl Writer {
             while usize::from(taken[at]) == LINE_WORDS {
                 at = if at + 1 == lines { 0 } else { at + 1 };
             }
-            let place = &new.lines()[at].0[usize::from(taken[at])];
+            let slot = &new.lines()[at].0[usize::from(taken[at])];
             taken[at] += 1;
-            place.store(word, Ordering::Relaxed);
+            slot.store(word, Ordering::Relaxed);
         }
         for word in gone {
             if let Tag::Step(step) = Tag::of(word) {
@@ -556,7 +556,7 @@ pub fn memory_of(entries: u64) -> (u64, u64) {
     (full.saturating_add(empty), grown.saturating_add(empty))
 }
 
-/// How many places of a shard may be in use.
+/// How many slots of a shard may be in use.
 fn max_used(lines: usize) -> usize {
     lines * LINE_WORDS * MAX_LOAD_PERCENT / 100
 }

@@ -32,7 +32,7 @@ pub(crate) struct WriteAccess {
     /// Tells of the first outcome.
     decided: Condvar,
     /// Notifies the log follower when the lease is acquired.
-    taken: Notify,
+    lease_changed: Notify,
 }
 
 /// What is known.
@@ -112,7 +112,7 @@ impl WriteAccess {
             round_done: watch::Sender::new(false),
             state: Mutex::default(),
             decided: Condvar::new(),
-            taken: Notify::new(),
+            lease_changed: Notify::new(),
         }
     }
 
@@ -125,7 +125,7 @@ impl WriteAccess {
     }
 
     /// Whether this process has decided without a break since this epoch was read.
-    pub(in crate::live) fn check_same(&self, epoch: LeaseEpoch) -> Result<(), Arc<str>> {
+    pub(in crate::live) fn check_epoch(&self, epoch: LeaseEpoch) -> Result<(), Arc<str>> {
         match self.is_granted() && self.epoch() == epoch {
             true => Ok(()),
             false => Err("the lease ended before other servers could read it, and another one may have decided \
@@ -173,7 +173,7 @@ impl WriteAccess {
     pub(in crate::live) fn lease_acquired(&self, lease: Lease, until: Instant) {
         let mut state = lock(&self.state);
         if state.own_epoch != Some(lease.epoch) {
-            self.taken.notify_one();
+            self.lease_changed.notify_one();
         }
         (state.own_epoch, state.until) = (Some(lease.epoch), self.ms_at(until));
         (state.lease, state.lease_error) = (Some(lease), None);
@@ -212,8 +212,8 @@ impl WriteAccess {
     }
 
     /// Waits until this process has taken the lease anew.
-    pub(in crate::live) async fn lease_taken(&self) {
-        self.taken.notified().await;
+    pub(in crate::live) async fn wait_for_lease(&self) {
+        self.lease_changed.notified().await;
     }
 
     /// Takes the lease as a follower read it.
@@ -257,7 +257,7 @@ impl WriteAccess {
     }
 
     /// Notes that the logs that there are have been read, as far as they can be.
-    pub(in crate::live) fn logs_read(&self) {
+    pub(in crate::live) fn note_logs_read(&self) {
         if lock(&self.state).logs > 0 {
             self.has_read_logs.store(true, Ordering::Relaxed);
         }
@@ -305,7 +305,7 @@ impl WriteAccess {
 
     /// Waits until it is known whether this process decides. Returns the lease of another one, if
     /// that does.
-    pub(in crate::live) fn wait(&self, most: Duration) -> Option<Lease> {
+    pub(in crate::live) fn wait_until_decided(&self, most: Duration) -> Option<Lease> {
         let undecided = |state: &mut AccessState| {
             let is_waiting = state.own_epoch.is_some() && state.caught_up != state.own_epoch;
             let is_unknown = self.has_lease && state.own_epoch.is_none() && !state.is_lease_known;
@@ -439,10 +439,10 @@ mod tests {
         };
         decide(1, 600);
         let changed_in = access.epoch();
-        assert_eq!(access.check_same(changed_in), Ok(()));
+        assert_eq!(access.check_epoch(changed_in), Ok(()));
         decide(1, 0);
-        access.check_same(changed_in).expect_err("the lease has ended");
+        access.check_epoch(changed_in).expect_err("the lease has ended");
         decide(3, 600);
-        access.check_same(changed_in).expect_err("another one had it in between");
+        access.check_epoch(changed_in).expect_err("another one had it in between");
     }
 }

@@ -10,6 +10,7 @@ mod receive;
 
 use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
-use bloomsday_common::live::segment::{Frames, SegmentError};
+use bloomsday_common::live::segment::Frames;
 use bloomsday_common::store::{HeadNow, Store};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -48,7 +49,7 @@ const MAX_GAPS: usize = 64;
 /// How long IDs that came only by the engine are kept from being dropped, after their server last
 /// wrote to the store. The engine does not keep them longer, either.
 const MAX_AHEAD: Duration = Duration::from_secs(10 * 60);
-/// How many entries of an engine are kept that came before the frames in front of them.
+/// How many entries of an engine are kept that came too early.
 const MAX_OUT_OF_ORDER: usize = 8;
 
 /// What is followed of one set.
@@ -69,8 +70,8 @@ pub(in crate::live) struct LogFollower {
     entries: Option<mpsc::Receiver<FromEngine>>,
     /// When the engine was last read to its end.
     engine_end: Option<Instant>,
-    /// Entries that came before the frames in front of them, in order, and the number of rounds
-    /// since. When they are [`MAX_OUT_OF_ORDER`], the others stay in the queue.
+    /// Entries that came too early: earlier frames of their log are missing. With each, for how
+    /// many rounds it has waited. While [`MAX_OUT_OF_ORDER`] wait, the engine's queue is not read.
     out_of_order: Vec<(Entry, u32)>,
     logs: BTreeMap<u64, RemoteLog>,
     /// By log, what came by an engine and is not in the store yet.
@@ -152,12 +153,14 @@ struct Gap {
 enum FollowError {
     #[error("{0}")]
     Store(#[from] CallError),
-    #[error("{0} cannot be used: {1}; put back a sound copy; it is read again until then")]
-    Damaged(String, String),
+    #[error("{segment} cannot be used: {why}; put back a sound copy; it is read again until then")]
+    Damaged { segment: String, why: String },
     #[error("{0}")]
     Incomplete(String),
-    #[error("the frames {1} to {2} of the log {0:016x} are not in the store; it is read again")]
-    Missing(u64, u64, u64),
+    #[error(
+        "the frames {first} to {last} of the log {node:016x} are not in the store; it is read again"
+    )]
+    Missing { node: u64, first: u64, last: u64 },
     #[error("the limit on the memory of live filters is reached: raise it")]
     Memory,
     #[error("cannot read the log of this server: {0}")]
@@ -225,9 +228,9 @@ impl LogFollower {
                     self.access.round_failed(error.to_string());
                     match error {
                         // The store answers: what others add goes on coming.
-                        FollowError::Damaged(..)
+                        FollowError::Damaged { .. }
                         | FollowError::Incomplete(_)
-                        | FollowError::Missing(..) => FOLLOW_INTERVAL,
+                        | FollowError::Missing { .. } => FOLLOW_INTERVAL,
                         _ => backoff.after_failure(),
                     }
                 }
@@ -237,7 +240,7 @@ impl LogFollower {
             loop {
                 tokio::select! {
                     () = tokio::time::sleep_until(due) => break,
-                    () = self.access.lease_taken() => break,
+                    () = self.access.wait_for_lease() => break,
                     _ = stopping.changed() => return,
                     Some(entry) = next_entry(&mut self.entries), if self.out_of_order.len() < MAX_OUT_OF_ORDER => {
                         self.receive_next(entry).await;
@@ -280,7 +283,7 @@ impl LogFollower {
             }
         }
         if !matches!(failed, Some(FollowError::Store(_))) {
-            self.access.logs_read();
+            self.access.note_logs_read();
         }
         let gap = self.logs.values().flat_map(|log| &log.gaps).next().map(|gap| gap.why.clone());
         match (failed, gap) {
@@ -375,7 +378,7 @@ impl LogFollower {
                     Ok(())
                 }
                 Some(_) if log.is_end_unknown => Ok(()),
-                Some(next) => Err(FollowError::Missing(node, next, seq)),
+                Some(first) => Err(FollowError::Missing { node, first, last: seq }),
             };
         }
     }
@@ -461,7 +464,7 @@ impl LogFollower {
         let (next, is_end_unknown) = match read {
             Ok(last) => (last.saturating_add(1), false),
             Err(
-                why @ (FollowError::Damaged(..)
+                why @ (FollowError::Damaged { .. }
                 | FollowError::Store(CallError::Store(StoreError::NotFound { .. }))),
             ) => {
                 let (first, last, days) = (key.first_seq, key.first_seq, (key.day, key.day));
@@ -563,12 +566,12 @@ async fn fetch(store: &Store, key: &SegmentKey) -> Result<Bytes, FollowError> {
 /// The error of a segment that did not come: one that is too large is as good as damaged.
 fn not_fetched(key: &SegmentKey, error: StoreError) -> FollowError {
     match error {
-        StoreError::TooManyBytes { .. } => FollowError::Damaged(key.to_string(), error.to_string()),
+        StoreError::TooManyBytes { .. } => damaged(key, &error),
         other => FollowError::Store(other.into()),
     }
 }
 
 /// The error of a segment that cannot be used.
-fn damaged(key: &SegmentKey, why: &SegmentError) -> FollowError {
-    FollowError::Damaged(key.to_string(), why.to_string())
+fn damaged(key: &SegmentKey, why: &dyn Display) -> FollowError {
+    FollowError::Damaged { segment: key.to_string(), why: why.to_string() }
 }

@@ -161,7 +161,7 @@ fn wait_for_deciders(accesses: &[(FilterName, Arc<WriteAccess>)]) -> Result<(), 
     let until = Instant::now() + START_WAIT;
     for (filter, access) in accesses.iter().filter(|(_, access)| access.role() == LiveRole::Decide)
     {
-        let other = access.wait(until.saturating_duration_since(Instant::now()));
+        let other = access.wait_until_decided(until.saturating_duration_since(Instant::now()));
         if let Some(lease) = other {
             let (filter, decider) = (filter.to_string(), lease.decider);
             return Err(Error::OtherDecider { filter, decider, until: lease.until });

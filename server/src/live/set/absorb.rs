@@ -32,11 +32,12 @@ impl DayFilter<'_> {
         self.header.day
     }
 
-    /// What happens to a live ID; `None` for a layout that cannot be looked up by its hash.
+    /// What happens to a live ID, if [`DayFilter::can_absorb`].
     fn absorbs(&self, hash: u64, seen: u64) -> Absorbed {
         absorb(seen, self.day(), self.filter.contains_hash(Xxh3(hash)))
     }
 
+    /// Whether its IDs can be looked up by their hashes.
     fn can_absorb(&self) -> bool {
         self.filter.shape().layout() == Layout::Blocked
     }

@@ -79,7 +79,8 @@ impl LiveSet {
     /// another log are not made, and kept for [`LiveSet::late_deletions`].
     pub(crate) fn apply(&self, now: u64, frame: &Frame<'_>, is_late: bool) -> Result<(), SetError> {
         let mut state = lock(&self.state);
-        // By the clock, and not by an earlier change, which may be ahead for this very reason.
+        // Compared with `now`, and not with `last_ms`, which an earlier call may have moved ahead
+        // for this very reason: clocks that differ would add up.
         if frame.ms <= now.saturating_add(MAX_CLOCK_SKEW_MS) {
             state.after_others_ms = state.after_others_ms.max(frame.ms + 1);
         }
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
     use crate::live::memory::table::LiveState;
     use crate::live::options::DAY_MS;
-    use crate::live::{Below, Live, LiveConfig, NoAnswer};
+    use crate::live::{Below, Live, LiveConfig, NoAnswer, Options};
 
     /// A day's filter without IDs.
     struct NoDay;
@@ -300,8 +301,8 @@ mod tests {
     fn decided(folder: &TempDir) -> (Arc<LiveSet>, Live, Arc<dyn Below>) {
         let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
         let below: Arc<dyn Below> = Arc::new(NoDay);
-        let (name, settings) = ("rt".parse().unwrap(), (30, IdForm::Bytes));
-        let set = live.declare(&name, settings, LiveRole::Decide, Arc::downgrade(&below)).unwrap();
+        let (name, options) = ("rt".parse().unwrap(), Options::over_day(30, IdForm::Bytes));
+        let set = live.declare(&name, options, LiveRole::Decide, Arc::downgrade(&below)).unwrap();
         (set, live, below)
     }
 
@@ -322,8 +323,8 @@ mod tests {
         let memory = 64 << 10;
         let live = Live::open(LiveConfig { memory, ..LiveConfig::new(None) }).unwrap();
         let below: Arc<dyn Below> = Arc::new(NoDay);
-        let (name, settings) = ("rt".parse().unwrap(), (30, IdForm::Bytes));
-        let set = live.declare(&name, settings, LiveRole::Decide, Arc::downgrade(&below)).unwrap();
+        let (name, options) = ("rt".parse().unwrap(), Options::over_day(30, IdForm::Bytes));
+        let set = live.declare(&name, options, LiveRole::Decide, Arc::downgrade(&below)).unwrap();
         let hashes: Vec<u64> = (0..20_000).map(mix64).collect();
         let late: LateDeletions = hashes.iter().map(|hash| (*hash, live.now())).collect();
         lock(&set.state).late = late.clone();

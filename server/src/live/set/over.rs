@@ -66,7 +66,7 @@ impl LiveSet {
     #[cfg(feature = "http")]
     pub(crate) fn state_of(&self, now: u64, id: &[u8]) -> LiveState {
         self.tick(now);
-        self.table.state_of(hash_of(self.options.ids, id))
+        self.table.state_of(hash_of(self.options.id_form, id))
     }
 
     /// Counts lookups that [`LiveSet::each`] answered, if this set lies over a day's filter.
@@ -79,7 +79,7 @@ impl LiveSet {
     /// Changes the answer of the day's filter for an ID as this set says.
     pub(crate) fn answer(&self, id: &[u8], hit: bool) -> bool {
         // What is no valid ID was never added, whatever its hash.
-        is_valid_len(id) && answer_of(self.table.state_of(hash_of(self.options.ids, id)), hit)
+        is_valid_len(id) && answer_of(self.table.state_of(hash_of(self.options.id_form, id)), hit)
     }
 
     /// As [`LiveSet::answer`], for many IDs. Returns the number of hits.
@@ -87,7 +87,7 @@ impl LiveSet {
         let (mut hashes, mut all) = ([0; CHUNK], 0);
         for (ids, hits) in ids.chunks(CHUNK).zip(hits.chunks_mut(CHUNK)) {
             for (hash, id) in hashes.iter_mut().zip(ids) {
-                *hash = hash_of(self.options.ids, id.as_ref());
+                *hash = hash_of(self.options.id_form, id.as_ref());
             }
             self.table.each(&hashes[..ids.len()], |i, seen| {
                 hits[i] = answer_of(seen, hits[i]) && is_valid_len(ids[i].as_ref());
@@ -105,7 +105,7 @@ impl LiveSet {
         hits: &mut [bool],
     ) -> usize {
         // Where they do not look up the same hashes, one after the other.
-        let over = (self.options.ids == IdForm::Bytes).then(|| Over(self.table.view()));
+        let over = (self.options.id_form == IdForm::Bytes).then(|| Over(self.table.view()));
         match over.and_then(|over| day.contains_batch_under(ids, hits, &over)) {
             Some(all) => all,
             None => {

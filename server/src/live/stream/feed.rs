@@ -141,7 +141,7 @@ impl FeedReader {
 
     /// No IDs yet.
     pub(super) fn ids(&self) -> FeedIds {
-        FeedIds { form: self.set.options().ids, hashes: Vec::new(), skipped: 0 }
+        FeedIds { form: self.set.options().id_form, hashes: Vec::new(), skipped: 0 }
     }
 
     /// Adds IDs, and returns when they are as safe as promised.

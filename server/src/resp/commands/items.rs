@@ -14,7 +14,7 @@ pub(super) const MAX_EXPANSION: u32 = 32_768;
 
 /// The hash of an ID of a set.
 pub(super) fn hash(session: &mut Session, key: &[u8], id: &[u8]) -> Result<u64, Fault> {
-    hash_in(session.ids_of(key)?, id)
+    hash_in(session.id_form_of(key)?, id)
 }
 
 fn hash_in(form: IdForm, id: &[u8]) -> Result<u64, Fault> {
@@ -27,7 +27,7 @@ fn hash_in(form: IdForm, id: &[u8]) -> Result<u64, Fault> {
 
 /// The hashes of IDs of a set.
 pub(super) fn hashes(session: &mut Session, key: &[u8], ids: &[&[u8]]) -> Result<Vec<u64>, Fault> {
-    let form = session.ids_of(key)?;
+    let form = session.id_form_of(key)?;
     ids.iter().map(|id| hash_in(form, id)).collect()
 }
 
@@ -52,7 +52,7 @@ pub(super) fn look_up(
     let mut answers = vec![false; ids.len()];
     if let Some(set) = session.find_set_for_lookup(key, kind)? {
         // An item that cannot be added is not there.
-        let hashes: Vec<u64> = ids.iter().map(|id| hash_of(set.options().ids, id)).collect();
+        let hashes: Vec<u64> = ids.iter().map(|id| hash_of(set.options().id_form, id)).collect();
         let looked = set.each(session.now, &hashes, |i, hit| {
             answers[i] = hit && is_valid_len(ids[i]);
         });

@@ -36,7 +36,7 @@ fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
     }
     for [word, value] in words {
         if is(word, "ID") && is(value, "url") {
-            options.ids = IdForm::Url;
+            options.id_form = IdForm::Url;
         } else if is(word, "REPEAT") && is(value, "renew") {
             repeat = Repeat::Renew;
         } else if is(word, "REPEAT") && is(value, "keep") {
@@ -159,7 +159,7 @@ fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
         if set.options().kind == Kind::Cuckoo {
             return Err(WRONGTYPE);
         }
-        if sources.first().is_some_and(|first| first.options().ids != set.options().ids) {
+        if sources.first().is_some_and(|first| first.options().id_form != set.options().id_form) {
             return Err(OTHER_IDS);
         }
         if !sources.iter().any(|other| Arc::ptr_eq(other, &set)) {
@@ -185,7 +185,7 @@ fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
             let set = session.find_or_make(request[1], Kind::Any, || options.clone())?;
             match set.options() {
                 found if found.kind == Kind::Cuckoo => Err(WRONGTYPE),
-                found if found.ids != options.ids => Err(OTHER_IDS),
+                found if found.id_form != options.id_form => Err(OTHER_IDS),
                 _ if set.is_declared() => Err(UNION_OVER_DAY),
                 _ => Ok(set),
             }

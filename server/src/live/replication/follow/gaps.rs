@@ -14,7 +14,7 @@ impl RemoteLog {
         let first = self.next.filter(|next| !self.is_end_unknown && *next < key.first_seq)?;
         let last = key.first_seq - 1;
         let days = (self.last.as_ref().map_or(key.day, |last| last.day), key.day);
-        let why = FollowError::Missing(key.node, first, last).to_string();
+        let why = FollowError::Missing { node: key.node, first, last }.to_string();
         Some(Gap { first, last, days, why })
     }
 
@@ -45,7 +45,10 @@ impl RemoteLog {
             }
             next = next.max(last.saturating_add(1));
         }
-        if next <= end { Err(FollowError::Missing(node, next, end)) } else { Ok(()) }
+        if next > end {
+            return Ok(());
+        }
+        Err(FollowError::Missing { node, first: next, last: end })
     }
 }
 
@@ -79,9 +82,9 @@ impl LogFollower {
                     if is_slow { Err(CallError::Slow.into()) } else { self.fill(node, &gap).await };
                 let left = match filled {
                     Ok(next) if next > gap.last => continue,
-                    Ok(next) => {
-                        let why = FollowError::Missing(node, next, gap.last).to_string();
-                        Gap { first: next, why, ..gap }
+                    Ok(first) => {
+                        let why = FollowError::Missing { node, first, last: gap.last }.to_string();
+                        Gap { first, why, ..gap }
                     }
                     Err(error) => {
                         is_slow = matches!(error, FollowError::Store(CallError::Slow));

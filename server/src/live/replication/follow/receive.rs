@@ -81,8 +81,8 @@ impl LogFollower {
 
     /// Applies a segment that came by an engine, unless frames before it are not here yet.
     async fn receive(&mut self, bytes: &[u8]) -> Result<Received, FollowError> {
-        let name = || format!("bloomsday:{}", self.filter);
-        let damaged = |why: String| FollowError::Damaged(name(), why);
+        let segment = || format!("bloomsday:{}", self.filter);
+        let damaged = |why: String| FollowError::Damaged { segment: segment(), why };
         let (header, frames) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
         if Some(header.node) == self.own {
             return Ok(Received::Applied);

@@ -14,10 +14,8 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::live::LiveRole;
 use crate::live::memory::writer::Added;
-use crate::live::{Below, NoAnswer};
-use crate::live::{Live, LiveConfig};
+use crate::live::{Below, Live, LiveConfig, LiveRole, NoAnswer, Options};
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 /// After the day of this test's run, so that the clock of the system moves no window.
@@ -134,7 +132,9 @@ fn set_over_day() -> (TempDir, Arc<Current>, Arc<LiveSet>) {
     let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
     let current = Arc::new(Current::default());
     let (name, weak) = ("rt".parse().unwrap(), Arc::downgrade(&current));
-    let set = live.declare(&name, (LIVE_DAYS, IdForm::Bytes), LiveRole::Decide, weak).unwrap();
+    let set = live
+        .declare(&name, Options::over_day(LIVE_DAYS, IdForm::Bytes), LiveRole::Decide, weak)
+        .unwrap();
     (folder, current, set)
 }
 
