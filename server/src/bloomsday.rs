@@ -205,8 +205,12 @@ fn put_live(
     store: &Store,
     clock: &Clock,
 ) -> Result<LiveThreads, Error> {
-    let has_live_ids = config.filters.iter().any(|filter| filter.live_days.is_some());
-    let Some(live) = live.filter(|_| has_live_ids) else { return Ok((None, None)) };
+    let Some(live) = live else { return Ok((None, None)) };
+    let without_live = config.filters.iter().filter(|filter| filter.live_days.is_none());
+    live.set_day_filters(without_live.map(|filter| &filter.name));
+    if config.filters.iter().all(|filter| filter.live_days.is_none()) {
+        return Ok((None, None));
+    }
     config.filters.iter().try_for_each(|filter| filter.check_engine(live.is_on_disk()))?;
     let (mut shipped, mut shared) = (Vec::new(), Vec::new());
     for (filter, served) in config.filters.iter().zip(served) {

@@ -30,11 +30,11 @@ mod status;
 mod stream;
 mod ticket;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
@@ -155,6 +155,8 @@ struct Inner {
     clock: Clock,
     /// Increased whenever a name gets another set, or none.
     changes: AtomicU64,
+    /// The names of the filters that are served here without live IDs: clients get no set of these.
+    day_filters: OnceLock<BTreeSet<Key>>,
 }
 
 /// Why a set was not made.
@@ -206,6 +208,7 @@ impl Live {
             name,
             clock,
             changes,
+            day_filters: OnceLock::new(),
         }));
         let weak = Arc::downgrade(&live.0);
         let thread = std::thread::Builder::new().name("live-tick".into());
@@ -229,7 +232,7 @@ impl Live {
         role: LiveRole,
         below: Weak<dyn Below>,
     ) -> Result<Arc<LiveSet>, Error> {
-        let key = Key { database: 0, name: name.as_str().as_bytes().into() };
+        let key = Key::of_filter(name);
         let (now, has_log) = (self.now(), role != LiveRole::Follow);
         let filter = || name.to_string();
         let set = match self.get(&key, now) {
@@ -253,6 +256,25 @@ impl Live {
         }
         set.put_over(below);
         Ok(set)
+    }
+
+    /// Sets the names of the filters that are served without live IDs.
+    pub(crate) fn set_day_filters<'a>(&self, names: impl Iterator<Item = &'a FilterName>) {
+        let keys: BTreeSet<Key> = names.map(Key::of_filter).collect();
+        for key in keys.iter().filter(|key| self.sets().contains_key(key)) {
+            let name = String::from_utf8_lossy(&key.name);
+            tracing::warn!(
+                "clients have made a filter `{name}`, and the configuration has one of this name without `live`: \
+                 clients do not reach the IDs of either"
+            );
+        }
+        // A `Live` is of one server.
+        let _ = self.0.day_filters.set(keys);
+    }
+
+    /// Whether this is the name of a filter that is served without live IDs.
+    pub(crate) fn is_day_filter(&self, key: &Key) -> bool {
+        self.0.day_filters.get().is_some_and(|keys| keys.contains(key))
     }
 
     /// The time of day in milliseconds since 1970.

@@ -66,7 +66,7 @@ pub(super) async fn change(
         let why = Error::InvalidId { bytes };
         return error(StatusCode::BAD_REQUEST, &format!("line {}: {why}", before + 1));
     }
-    let mut answers = Answers::new(format);
+    let (mut answers, mut made) = (Answers::new(format), 0);
     for mut block in blocks {
         let ids: Vec<&[u8]> = bare_ids(&block, strip).collect();
         let mut each = vec![false; ids.len()];
@@ -75,12 +75,13 @@ pub(super) async fn change(
             ChangeKind::Forget => handle.forget_batch(&ids, &mut each).await,
         };
         if let Err(why) = changed {
-            return reply_to(&why);
+            return reply_to(&why, made);
         }
         drop(ids);
         // Each takes the place of a byte of an ID, which has at least one.
         block.iter_mut().zip(&each).for_each(|(byte, answer)| *byte = u8::from(*answer));
         block.truncate(each.len());
+        made += each.len();
         answers.add(block, each.iter().filter(|answer| **answer).count() as u64);
     }
     reply::answers(answers)
@@ -91,12 +92,19 @@ fn bare_ids(block: &[u8], strip: bool) -> impl Iterator<Item = &[u8]> {
     split_ids(block).map(move |id| if strip { without_return(id) } else { id })
 }
 
-fn reply_to(why: &Error) -> Reply {
+/// The reply when the change of some IDs failed, and that of so many before them did not.
+fn reply_to(why: &Error, before: usize) -> Reply {
     let status = match why {
         Error::NotLive { .. } | Error::NotBlocked { .. } | Error::ReadOnly { .. } => {
             StatusCode::CONFLICT
         }
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    error(status, &why.to_string())
+    let more = match before {
+        0 => String::new(),
+        _ => format!(
+            "; the change of the first {before} IDs is made, and of the others perhaps of some"
+        ),
+    };
+    error(status, &format!("{why}{more}"))
 }

@@ -8,7 +8,9 @@ use bloomsday_common::day::Day;
 use bloomsday_common::hash::ID_BYTES;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use hyper::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use hyper::{Request, StatusCode};
 use serde_json::json;
 
@@ -23,8 +25,6 @@ use crate::handle::{FilterHandle, KeptGeneration};
 
 /// The longest body of a query: half a million IDs of 32 characters with their line ends.
 const MAX_BODY_BYTES: usize = 16 << 20;
-/// The media type of a body that is refused: an array of IDs would be one ID.
-const JSON: &[u8] = b"application/json";
 /// How long a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(20);
 /// The memory of bodies, and then of their results: one block for each connection. A block has
@@ -115,23 +115,28 @@ pub(super) struct BodyIds {
     pub(super) strip: bool,
 }
 
+/// Whether a media type is one of JSON, in which an array of IDs would be one ID.
+fn is_json(value: &HeaderValue) -> bool {
+    let value = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
+    let subtype = value.split(';').next().and_then(|essence| essence.trim().split_once('/'));
+    subtype.is_some_and(|(_, subtype)| {
+        ["json", "x-ndjson", "ndjson", "jsonl"].contains(&subtype) || subtype.ends_with("+json")
+    })
+}
+
 /// Reads the IDs of a body before a deadline.
 pub(super) async fn read_ids(
     request: Request<Incoming>,
     blocks: &Blocks,
 ) -> Result<BodyIds, Reply> {
-    if request
-        .headers()
-        .get(CONTENT_ENCODING)
-        .is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
-    {
+    let is_only = |header: HeaderName, plain: &str| {
+        let mut values = request.headers().get_all(header).iter();
+        values.all(|value| value.as_bytes().eq_ignore_ascii_case(plain.as_bytes()))
+    };
+    if !is_only(CONTENT_ENCODING, "identity") || !is_only(TRANSFER_ENCODING, "chunked") {
         let why = "the body is compressed: send the IDs as they are, without Content-Encoding";
         return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    let is_json = |value: &HeaderValue| {
-        let start = value.as_bytes().first_chunk();
-        start.is_some_and(|start: &[u8; JSON.len()]| start.eq_ignore_ascii_case(JSON))
-    };
     if request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
         let why = "the body is JSON: send the IDs one a line, as text/plain";
         return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));

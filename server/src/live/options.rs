@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use bloomsday_common::hash::Xxh3;
 use bloomsday_common::id_form::IdForm;
+use bloomsday_common::key::FilterName;
 use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
 use bloomsday_common::live::segment::set_number;
 
@@ -22,6 +23,11 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    /// That of a filter of the configuration.
+    pub(crate) fn of_filter(name: &FilterName) -> Key {
+        Key { database: 0, name: name.as_str().as_bytes().into() }
+    }
+
     /// A number that only this key has, as far as 64 bits of BLAKE3 go. Never 0.
     pub(crate) fn number(&self) -> u64 {
         set_number(self.database, &self.name)

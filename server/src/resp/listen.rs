@@ -316,7 +316,7 @@ async fn run(
 /// Waits until the changes of this connection are synced, and tells whether they are.
 async fn wait_synced(session: &mut Session, awaited: Awaited, out: &mut Vec<u8>) {
     let all = async {
-        for set in &session.changed {
+        for set in session.changed() {
             set.ticket().wait_synced().await?;
         }
         Ok::<_, Arc<str>>(())

@@ -1,6 +1,6 @@
 //! [`Session`]: the state of one connection, and how its requests find the sets they name.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bloomsday_common::id_form::IdForm;
 use futures::FutureExt;
@@ -47,8 +47,9 @@ pub(crate) struct Session {
     pub(crate) tickets: Vec<Ticket>,
     /// Where replies to changes are.
     pub(crate) spans: Vec<ReplySpan>,
-    /// The sets that this connection changed, for WAITAOF.
-    pub(crate) changed: Vec<Arc<LiveSet>>,
+    /// The sets that this connection changed, for WAITAOF. Weak, because a set that was dropped
+    /// keeps memory of the tables until nobody has it.
+    pub(crate) changed: Vec<Weak<LiveSet>>,
     /// The last set that was used, and the state of all names then.
     last: Option<(u64, Arc<LiveSet>)>,
     pub(crate) hashes: Vec<u64>,
@@ -150,6 +151,14 @@ impl Session {
             return Ok(Some(set.clone()));
         }
         let key = self.key(name)?;
+        if self.live().is_day_filter(&key) {
+            let name = String::from_utf8_lossy(name);
+            return Err(format!(
+                "ERR `{name}` is a filter of the configuration without live IDs: set its `live`, or look IDs up \
+                 over HTTP"
+            )
+            .into());
+        }
         let set = self.live().get(&key, self.now);
         self.last = set.clone().map(|set| (changes, set));
         Ok(set)
@@ -216,6 +225,8 @@ impl Session {
             Ok(set) => Ok(set),
             // Another connection made it meanwhile.
             Err(CreateError::Exists) => self.find_set_of(name, kind)?.ok_or(DROPPED_AGAIN),
+            // As an add to one that is there.
+            Err(CreateError::Memory) => Err(refused(SetError::Memory)),
             Err(other) => Err(self.why_not_made(&other)),
         }
     }
@@ -272,7 +283,7 @@ impl Session {
             let Some(found) = set(self)? else { return Ok(None) };
             let result = change(self, &found)?;
             if !matches!(result, Err(SetError::Gone)) {
-                self.note_changed(found);
+                self.note_changed(&found);
                 return Ok(Some(result));
             }
             // The next lookup waits until the dropped set is removed.
@@ -281,19 +292,24 @@ impl Session {
         Err(DROPPED_AGAIN)
     }
 
-    /// Keeps a set for WAITAOF. Those that were dropped go: each keeps memory of the tables.
-    pub(crate) fn note_changed(&mut self, set: Arc<LiveSet>) {
-        if !self.changed.iter().any(|other| Arc::ptr_eq(other, &set)) {
-            self.changed.retain(|set| !set.is_dropped());
-            self.changed.push(set);
+    /// Keeps a set for WAITAOF.
+    pub(crate) fn note_changed(&mut self, set: &Arc<LiveSet>) {
+        if !self.changed.iter().any(|other| std::ptr::eq(other.as_ptr(), &raw const **set)) {
+            self.changed.retain(|other| other.strong_count() > 0);
+            self.changed.push(Arc::downgrade(set));
         }
+    }
+
+    /// The sets that this connection changed and that are still there.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = Arc<LiveSet>> {
+        self.changed.iter().filter_map(Weak::upgrade).filter(|set| !set.is_dropped())
     }
 
     /// Whether all that this connection changed is synced by now.
     pub(crate) fn is_synced(&self) -> bool {
         let is_synced =
-            |set: &Arc<LiveSet>| matches!(set.ticket().wait_synced().now_or_never(), Some(Ok(())));
-        self.live().is_on_disk() && self.changed.iter().all(is_synced)
+            |set: Arc<LiveSet>| matches!(set.ticket().wait_synced().now_or_never(), Some(Ok(())));
+        self.live().is_on_disk() && self.changed().all(is_synced)
     }
 
     /// Drops the set of this name, and returns whether there was one.

@@ -319,6 +319,43 @@ fn a_filter_that_is_not_live_takes_no_ids() {
     assert!(answer.body.contains("takes no IDs"), "{}", answer.body);
 }
 
+/// A filter that clients make under its name would answer "never seen" for the IDs of the day.
+#[test]
+fn redis_clients_get_an_error_for_a_filter_that_is_served_without_live_ids() {
+    let backend = backend();
+    std::fs::write(backend.folder.path().join("live.toml"), "[filters.rt]\n").unwrap();
+    let daemon = serve(&backend);
+    for line in
+        ["BF.EXISTS rt a", "SISMEMBER rt a", "BF.ADD rt a", "SADD rt a", "BF.RESERVE rt 0.01 9"]
+    {
+        let reply = wire_call(&daemon, line);
+        assert!(reply.starts_with("-ERR `rt` is a filter of the configuration"), "{line}: {reply}");
+    }
+    assert_eq!(wire_call(&daemon, "BF.ADD other a"), ":1|");
+    // The other databases are the clients' own.
+    let mut wire = Wire::connect(daemon.resp.as_deref().unwrap());
+    assert_eq!(wire.call("SELECT 1"), "+OK|");
+    assert_eq!(wire.call("BF.ADD rt a"), ":1|");
+}
+
+#[test]
+fn a_change_that_memory_ends_in_the_middle_says_how_much_is_made() {
+    let backend = backend();
+    let config = "[filters.rt]\nlive = \"decide\"\n[resp]\nlive_memory = \"2MiB\"\n";
+    std::fs::write(backend.folder.path().join("live.toml"), config).unwrap();
+    let daemon = serve(&backend);
+    let ids: Vec<String> = (10_000..400_000).map(user).collect();
+    let answer = daemon.post("/v1/filters/rt/add", ids.join("\n").as_bytes());
+    assert_eq!(answer.status, 503, "{}", answer.body);
+    let first = answer.body.split("the change of the first ").nth(1);
+    let first =
+        first.and_then(|rest| rest.split(' ').next()).unwrap_or_else(|| panic!("{}", answer.body));
+    let made: usize = first.parse().unwrap();
+    assert!(made > 1_000 && made < ids.len(), "{made}");
+    let answer = daemon.post("/v1/filters/rt/query", ids[..made].join("\n").as_bytes());
+    assert_eq!(answer.body, "1\n".repeat(made));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_library_adds_and_looks_up_too() {
     let backend = backend();

@@ -327,6 +327,22 @@ fn a_connection_that_makes_and_deletes_filters_uses_up_no_memory() {
 }
 
 #[test]
+fn an_idle_connection_keeps_no_memory_of_filters_that_others_deleted() {
+    let daemon = LiveDaemon::start(&["--live-memory", "1MiB"]);
+    let names: Vec<String> = (0..20).map(|n| format!("f{n}")).collect();
+    let mut idle = Vec::new();
+    for round in 0..4 {
+        let mut wire = daemon.connect();
+        for name in &names {
+            assert_eq!(wire.call(&format!("BF.ADD {name} a")), ":1|", "round {round}");
+        }
+        idle.push(wire);
+        let deleted = daemon.connect().call(&format!("DEL {}", names.join(" ")));
+        assert_eq!(deleted, ":20|");
+    }
+}
+
+#[test]
 fn a_restart_keeps_filters_options_windows_and_ends() {
     for ack in ["synced", "written"] {
         let folder = TempDir::new().unwrap();
@@ -417,6 +433,13 @@ fn a_union_keeps_to_the_capacity_of_a_filter_that_does_not_grow() {
             ("BLOOM.UNION small large", "-ERR non scaling filter is full|"),
             ("BLOOM.UNION both small large", ":3|"),
             ("BF.CARD small", ":2|"),
+            ("BLOOM.RESERVE pages ID URL", "+OK|"),
+            ("BLOOM.UNION pages nothing", ":0|"),
+            (
+                "BLOOM.UNION pages large",
+                "-ERR a filter of URLs is united with others of URLs only|",
+            ),
+            ("BLOOM.RESERVE w WINDOW 10 STEP 11", "-ERR STEP is longer than WINDOW|"),
         ],
     );
 }

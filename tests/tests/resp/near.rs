@@ -169,7 +169,7 @@ fn past_the_memory_limit_adds_are_refused_and_queries_go_on() {
     assert_eq!(wire.call("SIM.CARD news"), format!(":{}|", kept.len()));
     assert_eq!(
         wire.call("SIM.ADD more 0000000000000001"),
-        "-ERR Insufficient memory to create filter|"
+        "-OOM command not allowed when used memory > 'maxmemory'.|"
     );
     assert_eq!(wire.call("DEL news"), ":1|");
     assert_eq!(wire.call("SIM.ADD more 0000000000000001"), "$-1|");

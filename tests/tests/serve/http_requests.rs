@@ -168,8 +168,12 @@ fn a_body_that_says_that_it_is_no_list_of_ids_is_refused() {
         ("Content-Type: Application/JSON; charset=utf-8", 415),
         ("Content-Type: application/x-www-form-urlencoded", 200),
         ("Content-Type: text/plain", 200),
+        ("Content-Type: application/x-ndjson", 415),
+        ("Content-Type: application/ld+json", 415),
+        ("Content-Type: text/json", 415),
         ("Content-Encoding: gzip", 415),
         ("Content-Encoding: Identity", 200),
+        ("Content-Encoding: identity\r\nContent-Encoding: gzip", 415),
     ] {
         let head = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
         let request = format!("{head}{header}\r\nContent-Length: 2\r\n\r\nx\n");

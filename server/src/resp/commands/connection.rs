@@ -207,7 +207,6 @@ fn waitaof(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.".into()
         );
     }
-    session.changed.retain(|set| !set.is_dropped());
     // In a transaction nothing can wait: the reply is what is synced by now.
     if session.is_executing {
         reply.array(2);

@@ -38,7 +38,7 @@ pub(super) fn make(session: &mut Session, key: &[u8], options: Options) -> Resul
     let set = session.live().make(&key, options, session.now);
     let set = set.map_err(|why| session.why_not_made(&why))?;
     session.await_later(set.ticket());
-    session.note_changed(set);
+    session.note_changed(&set);
     Ok(())
 }
 

@@ -98,6 +98,9 @@ fn of_seconds(window: Option<u64>, step: Option<u64>, repeat: Repeat) -> Result<
         return if step.is_some() { Err("ERR STEP needs WINDOW".into()) } else { Ok(Window::NONE) };
     };
     let step = step.unwrap_or_else(|| window.div_ceil(DEFAULT_STEPS));
+    if step > window {
+        return Err("ERR STEP is longer than WINDOW".into());
+    }
     Window::of(window * 1_000, step * 1_000, repeat).ok_or_else(|| {
         let most = MAX_WINDOW_STEPS;
         let found = format!("a window of {window} s with steps of {step} s");
@@ -180,13 +183,14 @@ fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
         // What is made here takes them all.
         options.expansion = Options::of(options.kind).expansion;
     }
+    let has_sources = !sources.is_empty();
     let mut add = |entries: &BTreeMap<u64, Vec<u64>>| {
         let made = |session: &mut Session| {
             let set = session.find_or_make(request[1], Kind::Any, || options.clone())?;
             match set.options() {
                 found if found.kind == Kind::Cuckoo => Err(WRONGTYPE),
-                found if found.id_form != options.id_form => Err(OTHER_IDS),
                 _ if set.is_declared() => Err(UNION_OVER_DAY),
+                found if has_sources && found.id_form != options.id_form => Err(OTHER_IDS),
                 _ => Ok(set),
             }
         };
