@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bloomsday_common::filter::shape;
 use bloomsday_common::hash::{IdHash, Murmur3};
 use bloomsday_common::store::Store;
-use bloomsday_server::http;
+use bloomsday_server::http::{self, HttpConfig};
 
 use crate::Options;
 use crate::fixtures::{self, FPP};
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         let (header, filter) = fixtures::filter(0, options.ids);
         fixtures::publish(&store, &header, &filter).await;
         let bloomsday = fixtures::serve(folder.path()).await;
-        http::serve(bloomsday, anywhere, anywhere, None, None).await.expect("it listens")
+        http::serve(bloomsday, HttpConfig::new(anywhere, anywhere)).await.expect("it listens")
     });
     let redis = Redis::start(options.ids);
     let mut outcomes = Vec::new();

@@ -9,7 +9,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
-use bloomsday_server::http::{self, Server};
+use bloomsday_server::http::{self, HttpConfig, Server};
 use bloomsday_server::live::{Live, LiveConfig};
 use bloomsday_server::{Bloomsday, Config, FilterConfig, start};
 use clap::Args;
@@ -198,7 +198,7 @@ impl Demonstration<'_> {
         config.live = Some(Live::open(live)?);
         config.filters[0].live_days = Some(LIVE_DAYS);
         let bloomsday = start(config).await?;
-        let server = http::serve(bloomsday.clone(), listen, admin, None, None).await?;
+        let server = http::serve(bloomsday.clone(), HttpConfig::new(listen, admin)).await?;
         let (public, admin) = (server.public, server.admin);
         self.note(&format!("lookups at http://{public}, admin at http://{admin}"));
         Ok((bloomsday, server))

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
-use bloomsday_server::http;
+use bloomsday_server::http::{self, HttpConfig};
 use bloomsday_server::{Config, FilterConfig, Tls, Token, open_store, start_on};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
@@ -153,8 +153,9 @@ impl Serve {
         // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no
         // listener.
         let bloomsday = start_on(settings.with_pointers(open_store(&config)?)?, config)?;
-        let server =
-            http::serve(bloomsday.clone(), listen, admin, access.admin_token, tls.clone()).await?;
+        let mut http_config = HttpConfig::new(listen, admin);
+        (http_config.admin_token, http_config.tls) = (access.admin_token, tls.clone());
+        let server = http::serve(bloomsday.clone(), http_config).await?;
         let resp = match sets.clone() {
             Some(sets) => live.listen(sets, tls.clone()).await?,
             None => None,

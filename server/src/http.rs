@@ -38,6 +38,7 @@ mod reply;
 mod texts;
 mod traffic_history;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -52,11 +53,47 @@ use crate::error::Error;
 pub use crate::tls::Tls;
 pub use crate::token::Token;
 
-/// Opens both addresses and serves until the returned [`Server`] is stopped. With `tls`, both
-/// addresses speak only HTTPS.
+/// The settings of the two addresses.
 ///
-/// `token` is for the admin address. IDs of live filters are added and deleted at the public
-/// address with the token of the live layer, and without one only if that address is loopback.
+/// ```
+/// use bloomsday_server::http::HttpConfig;
+///
+/// let (public, admin) = (([0, 0, 0, 0], 8642).into(), ([127, 0, 0, 1], 8643).into());
+/// let config = HttpConfig::new(public, admin);
+/// assert!(config.admin_token.is_none()); // none is needed at a loopback address
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct HttpConfig {
+    /// Where everybody looks IDs up. IDs of live filters are added and deleted here, too, with the
+    /// token of the `LiveConfig`; without one only if this is a loopback
+    /// address.
+    pub public: SocketAddr,
+    /// Where operators reload, and see the page.
+    pub admin: SocketAddr,
+    /// What a request to the admin address has to present. Needed unless that is a loopback
+    /// address.
+    pub admin_token: Option<Token>,
+    /// The certificate with which both addresses speak only HTTPS.
+    pub tls: Option<Tls>,
+}
+
+impl HttpConfig {
+    /// The default settings: no token and no TLS.
+    pub fn new(public: SocketAddr, admin: SocketAddr) -> HttpConfig {
+        HttpConfig { public, admin, admin_token: None, tls: None }
+    }
+}
+
+impl fmt::Debug for HttpConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HttpConfig { public, admin, .. } = self;
+        let mut shown = f.debug_struct("HttpConfig");
+        shown.field("public", public).field("admin", admin).finish_non_exhaustive()
+    }
+}
+
+/// Opens both addresses and serves until the returned [`Server`] is stopped.
 ///
 /// # Errors
 /// [`Error::OpenAdmin`] for an admin address that other machines can reach and that has no token;
@@ -67,22 +104,18 @@ pub use crate::token::Token;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (_folder, store) = store_with(&[b"alice"]);
-/// use bloomsday_server::{Config, FilterConfig, http, start};
+/// use bloomsday_server::http::{HttpConfig, serve};
+/// use bloomsday_server::{Config, FilterConfig, start};
 ///
 /// let bloomsday = start(Config::new(&store, vec![FilterConfig::new("rt".parse()?)])).await?;
 /// let any_port = "127.0.0.1:0".parse()?;
-/// let server = http::serve(bloomsday, any_port, any_port, None, None).await?;
+/// let server = serve(bloomsday, HttpConfig::new(any_port, any_port)).await?;
 /// println!("lookups at http://{}/v1/filters/rt/ids/alice", server.public);
 /// server.stop().await;
 /// # Ok(()) }
 /// ```
-pub async fn serve(
-    bloomsday: Bloomsday,
-    public: SocketAddr,
-    admin: SocketAddr,
-    token: Option<Token>,
-    tls: Option<Tls>,
-) -> Result<Server, Error> {
+pub async fn serve(bloomsday: Bloomsday, config: HttpConfig) -> Result<Server, Error> {
+    let HttpConfig { public, admin, admin_token: token, tls } = config;
     if !admin.ip().is_loopback() && token.is_none() {
         return Err(Error::OpenAdmin { address: admin });
     }

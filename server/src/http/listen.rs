@@ -57,10 +57,10 @@ pub(super) struct Address {
 ///
 /// ```no_run
 /// # async fn run(bloomsday: bloomsday_server::Bloomsday) -> Result<(), Box<dyn std::error::Error>> {
-/// use bloomsday_server::http;
+/// use bloomsday_server::http::{HttpConfig, serve};
 ///
 /// let (public, admin) = ("0.0.0.0:8080".parse()?, "127.0.0.1:8081".parse()?);
-/// let server = http::serve(bloomsday, public, admin, None, None).await?;
+/// let server = serve(bloomsday, HttpConfig::new(public, admin)).await?;
 /// println!("lookups at http://{}, the page at http://{}", server.public, server.admin);
 /// tokio::signal::ctrl_c().await?;
 /// server.stop().await; // answers what has begun
