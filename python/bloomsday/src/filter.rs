@@ -19,6 +19,12 @@ use crate::ids::{self, Lookup};
 use crate::wait::{DetachedRuntime, wait};
 
 /// An immutable set of IDs, read from a blob. Every byte is checked before the first answer.
+///
+/// >>> seen = Filter.open("rt/blobs/2026-11-19-9c41….bloom")
+/// >>> "0f8fad5b-d9cb-469f-a165-70867728950e" in seen
+/// True
+/// >>> seen.contains_batch(["id-1", "id-2"])
+/// [True, False]
 #[pyclass(frozen, module = "bloomsday")]
 #[derive(Debug)]
 pub(crate) struct Filter {
@@ -99,7 +105,9 @@ impl Lookup for Filter {
 
 #[pymethods]
 impl Filter {
-    /// Opens a blob by its path or URL.
+    /// Opens a blob file, or a blob in a store: `STORE/FILTER/blobs/NAME`, such as
+    /// `s3://ads/prod/rt/blobs/2026-11-19-9c41….bloom`. With `digest` (64 hex digits), it must be
+    /// that blob.
     #[classmethod]
     #[pyo3(signature = (path_or_url, digest=None))]
     fn open(
@@ -123,7 +131,8 @@ impl Filter {
         ids::contains(self, id)
     }
 
-    /// Looks up many IDs.
+    /// Looks up many IDs. The answers have the kind of `ids`: a numpy array for numpy and pandas, a
+    /// column of pyarrow or polars for theirs, `Answers` for other Arrow, else a list.
     fn contains_batch<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         ids::contains_batch(self, ids)
     }

@@ -21,6 +21,10 @@ use crate::ids::{self, Lookup};
 use crate::wait::wait;
 
 /// Filters of a store, kept up to date by a thread that Python does not see.
+///
+/// >>> with Server("s3://ads-filters/prod", ["rt"]) as server:
+/// ...     "0f8fad5b-d9cb-469f-a165-70867728950e" in server.filter("rt")
+/// True
 #[pyclass(frozen, module = "bloomsday")]
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -172,7 +176,7 @@ impl Server {
         Ok(ServedFilter { handle, _server: slf.clone().unbind(), process })
     }
 
-    /// Polls the store now, and says what each filter did.
+    /// Polls the store now, and says what each filter did; `force` goes past the guard.
     #[pyo3(signature = (filter=None, *, force=false))]
     fn reload<'py>(
         &self,
@@ -210,7 +214,8 @@ impl Server {
             && self.stage(|stage| stage.running().is_some_and(|it| it.bloomsday.is_ready()))
     }
 
-    /// Ends the polling. Handles go on answering from the filters that they have.
+    /// Ends the polling, as does the end of the last handle and of the server itself. Handles go on
+    /// answering from the filters that they have.
     fn close(&self) {
         let ended = self.stage(|stage| match stage {
             Stage::Closing { .. } => Stage::Ended,
@@ -377,7 +382,8 @@ impl ServedFilter {
         ids::contains(self, id)
     }
 
-    /// Looks up many IDs.
+    /// Looks up many IDs. The answers have the kind of `ids`: a numpy array for numpy and pandas, a
+    /// column of pyarrow or polars for theirs, `Answers` for other Arrow, else a list.
     fn contains_batch<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         ids::contains_batch(self, ids)
     }

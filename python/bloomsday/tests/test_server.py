@@ -99,6 +99,8 @@ def test_a_server_without_a_filter_says_so(tmp_path):
     with pytest.raises(bloomsday.NotReadyError, match="rt") as error:
         server.start()
     assert error.value.is_transient and isinstance(error.value, TimeoutError)
+    with pytest.raises(bloomsday.UsageError, match="needs wait=False"):
+        server.start(answer_until_loaded=True)
     server.start(wait=False, answer_until_loaded=True)
     assert "anybody" in server.filter("rt") and not server.is_ready()
     assert server.filter("rt").contains_batch(["a", "b"]) == [True, True]
