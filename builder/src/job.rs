@@ -15,6 +15,9 @@ use crate::gates::Gates;
 use crate::scan;
 use crate::source::Window;
 
+/// The most threads of a build: each has buffers of its own.
+pub const MAX_THREADS: usize = 1024;
+
 /// One build: its input, the filter's size, and the limits that apply.
 ///
 /// ```
@@ -55,7 +58,7 @@ pub struct Job {
     pub memory: u64,
     /// The folder for the temporary file.
     pub spill_folder: PathBuf,
-    /// The number of threads that decode, deduplicate and fill.
+    /// The number of threads that decode, deduplicate and fill: 1 to [`MAX_THREADS`].
     pub threads: usize,
     /// Who runs the build. The history and the pointer record it.
     pub by: String,

@@ -86,7 +86,7 @@ pub use build::build;
 pub use compact::{LiveHashes, compact};
 pub use deltas::PublishedDelta;
 pub use import::{ForeignFormat, Import, import};
-pub use job::{Deltas, Job, MAX_DELTA_DAYS, Progress, ShapeChoice};
+pub use job::{Deltas, Job, MAX_DELTA_DAYS, MAX_THREADS, Progress, ShapeChoice};
 pub use report::{Report, Seconds};
 pub use republish::{Republish, republish};
 pub use source::Window;

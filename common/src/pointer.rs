@@ -14,6 +14,34 @@ use crate::redact::sanitize;
 
 /// The largest record. A larger one is unreadable.
 pub const MAX_RECORD_BYTES: u64 = 64 * 1024;
+/// The most bytes of a reason as JSON: a record has space for it and everything else.
+const MAX_REASON_BYTES: usize = 60_000;
+
+/// Why a person does something, as records keep it: without space around it.
+///
+/// ```
+/// use bloomsday_common::pointer::reason;
+///
+/// assert_eq!(reason(" bad data \n")?, "bad data");
+/// assert!(reason(" ").is_err());
+/// # Ok::<(), String>(())
+/// ```
+///
+/// # Errors
+/// It is empty, or too long for a record.
+pub fn reason(text: &str) -> Result<String, String> {
+    let reason = text.trim();
+    if reason.is_empty() {
+        return Err("it is empty: say why in a few words".to_owned());
+    }
+    let bytes = serde_json::to_string(reason).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_REASON_BYTES {
+        return Err(format!(
+            "it has {bytes} bytes as JSON, more than {MAX_REASON_BYTES}: say it in fewer words"
+        ));
+    }
+    Ok(reason.to_owned())
+}
 
 /// The record `(filter, day) → blob`.
 ///

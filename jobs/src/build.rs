@@ -7,11 +7,12 @@ use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
+use bloomsday_common::pointer::reason;
 use clap::{Args, ValueEnum};
 
 use crate::config::{BuildOverrides, Settings, WindowMissing};
 use crate::error::{Error, exit};
-use crate::output::{Output, reason, say};
+use crate::output::{Output, say};
 use crate::report::describe;
 use crate::resources::Resources;
 

@@ -276,22 +276,6 @@ pub(crate) fn who() -> String {
     format!("{}@{}", user.unwrap_or_else(|| "unknown".to_owned()), host())
 }
 
-/// The most bytes of a reason as JSON: a record of 64 KiB holds it with everything else.
-const MAX_REASON_BYTES: usize = 60_000;
-
-/// Reads why somebody does something: without words there is no reason.
-pub(crate) fn reason(text: &str) -> Result<String, String> {
-    let reason = text.trim();
-    if reason.is_empty() {
-        return Err("it is empty: say why in a few words".to_owned());
-    }
-    let bytes = serde_json::to_string(reason).map_or(usize::MAX, |json| json.len());
-    if bytes > MAX_REASON_BYTES {
-        return Err(format!("it has {bytes} bytes as JSON, more than {MAX_REASON_BYTES}"));
-    }
-    Ok(reason.to_owned())
-}
-
 /// This machine's name.
 pub(crate) fn host() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname");

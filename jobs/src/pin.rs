@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{BlobKey, FilterName};
-use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin as PinRecord};
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin as PinRecord, reason};
 use bloomsday_common::protocol::{RecordState, Retention};
 use bloomsday_common::store::{Store, Versioned};
 use clap::Args;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::config::{self, Settings};
 use crate::error::Error;
-use crate::output::{Output, or_dash, pairs, reason, who};
+use crate::output::{Output, or_dash, pairs, who};
 use crate::repoint::{ensure_named_in_time, mark, record, verified_target};
 use crate::target::filters;
 

@@ -6,7 +6,7 @@ use bloomsday_common::blob::Header;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{self, BlobKey, FilterName};
-use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer, reason};
 use bloomsday_common::protocol::{
     FollowedBy, RecordState, Retention, Target, newest_buildable, target_of_day,
 };
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::{Error, exit};
-use crate::output::{Output, or_dash, pairs, reason, say, who};
+use crate::output::{Output, or_dash, pairs, say, who};
 use crate::target::target;
 
 /// Roll a day back or forward, for the whole fleet. The blob is verified before the pointer names

@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
+use bloomsday_builder::MAX_THREADS;
 use bloomsday_builder::budget::default_memory;
 use bytesize::ByteSize;
 use clap::Args;
 
 use crate::error::Error;
-
-/// More are a typing error: each has buffers of its own.
-const MAX_THREADS: i64 = 1024;
 
 /// Options of every command that builds.
 #[derive(Args, Default)]
@@ -22,7 +20,7 @@ pub(crate) struct Resources {
     #[arg(long, value_name = "DIR")]
     spill: Option<PathBuf>,
     /// How many threads to use, 1 to 1024 [default: one for each core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS as i64))]
     threads: Option<u16>,
 }
 

@@ -6,9 +6,12 @@ use std::path::PathBuf;
 
 use bloomsday_builder::budget::default_memory;
 use bloomsday_builder::error::Error;
-use bloomsday_builder::{Deltas, Job, MAX_DELTA_DAYS, Report, Republish, Window, republish};
+use bloomsday_builder::{
+    Deltas, Job, MAX_DELTA_DAYS, MAX_THREADS, Report, Republish, Window, republish,
+};
 use bloomsday_common::error::Error as CommonError;
 use bloomsday_common::filter::layout::UnknownLayout;
+use bloomsday_common::pointer::reason;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
 use pyo3::prelude::*;
@@ -47,9 +50,6 @@ impl Publication {
     }
 }
 
-/// As the program has them.
-const MAX_THREADS: usize = 1024;
-const MAX_REASON_BYTES: usize = 60_000;
 /// A record of 64 KiB holds it together with the longest reason.
 const MAX_BY_BYTES: usize = 1_000;
 
@@ -107,7 +107,8 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
     if let Some(threads) = input.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
         return Err(wrong(format!("threads is a number from 1 to {MAX_THREADS}, not {threads}")));
     }
-    let accept_change = input.accept_change.as_deref().map(reason).transpose().map_err(wrong)?;
+    let accept_change = input.accept_change.as_deref().map(reason).transpose();
+    let accept_change = accept_change.map_err(|why| wrong(format!("accept_change: {why}")))?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let (name, day) = (input.filter.parse().map_err(common)?, input.day.parse().map_err(common)?);
     let job = Job {
@@ -128,21 +129,6 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
     };
     job.window.check(&job.inputs).map_err(|error| builder_error(py, &error))?;
     Ok(job)
-}
-
-/// Why a change is accepted: without words there is no reason, and the gates hold.
-fn reason(text: &str) -> Result<String, String> {
-    let reason = text.trim();
-    if reason.is_empty() {
-        return Err("accept_change is empty: say why, or leave it out".to_owned());
-    }
-    let bytes = json_bytes(reason);
-    if bytes > MAX_REASON_BYTES {
-        return Err(format!(
-            "accept_change has {bytes} bytes as JSON, more than {MAX_REASON_BYTES}: say it in fewer words"
-        ));
-    }
-    Ok(reason.to_owned())
 }
 
 fn json_bytes(text: &str) -> usize {

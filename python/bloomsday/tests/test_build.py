@@ -127,9 +127,9 @@ def test_bad_input_is_a_named_error_and_nothing_is_published(users, tmp_path):
     build(bloomsday.UsageError, "(?i)window", window_days=0)
     build(bloomsday.UsageError, "day", day=TODAY + datetime.timedelta(days=40))
     for empty in ("", " \n\t"):
-        says = "accept_change is empty: say why, or leave it out"
+        says = "accept_change: it is empty: say why"
         build(bloomsday.UsageError, says, accept_change=empty)
-    build(bloomsday.UsageError, "accept_change has 60002 bytes", accept_change="x" * 60_000)
+    build(bloomsday.UsageError, "accept_change: it has 60002 bytes", accept_change="x" * 60_000)
     build(bloomsday.UsageError, "by has 70002 bytes", by="x" * 70_000)
     build(bloomsday.UsageError, "gopher", store="gopher://nowhere")
     build(bloomsday.UsageError, "two slashes", store=pathlib.Path("s3://ads-filters/prod"))

@@ -298,7 +298,7 @@ def test_what_cannot_be_is_named_with_a_remedy(spark, frame, tmp_path):
     refused(bloomsday.NotFoundError, "no-such", input=tmp_path / "no-such.parquet", spark=spark)
     refused(bloomsday.UsageError, "window", frame, window_days=7)
     refused(bloomsday.UsageError, "fpp", frame, fpp=7.0)
-    refused(bloomsday.UsageError, "accept_change is empty", frame, accept_change=" ")
+    refused(bloomsday.UsageError, "accept_change: it is empty", frame, accept_change=" ")
     (tmp_path / "garbage.parquet").write_bytes(b"no parquet")
     refused(bloomsday.BuildError, "not a Parquet file", input=tmp_path / "garbage.parquet", spark=spark)
     assert pointers(tmp_path / "s") == []
