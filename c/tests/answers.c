@@ -182,6 +182,8 @@ static void misuse(const char *path) {
     bloomsday_server_t *server;
     refused(bloomsday_start(NULL, &server), "config is NULL");
     refused(bloomsday_start("{", &server), "the configuration: EOF");
+    const char *waits = "{\"store\": \"/\", \"filters\": [\"rt\"], \"answer_until_loaded\": true}";
+    refused(bloomsday_start(waits, &server), "`answer_until_loaded` needs `wait` to be false");
     refused(bloomsday_start("{\"store\": \"x\"}", &server), "filters");
     refused(bloomsday_start("{\"store\": \"x\", \"filters\": [\"rt\"], \"polls\": 1}", &server), "polls");
     refused(bloomsday_start("{\"store\": \"x\", \"filters\": [\"r t\"]}", &server), "r t");

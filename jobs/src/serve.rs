@@ -22,7 +22,7 @@ use self::live::LiveSettings;
 use crate::config::{self, Settings, poll_interval};
 use crate::defaults;
 use crate::error::Error;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::remedy;
 use crate::signals::Signals;
 
@@ -94,6 +94,10 @@ impl ServeEnvironment {
             Serves::RedisClients { .. } => vec![],
             Serves::Filters { names, .. } => names,
         };
+        if names.is_empty() && serve.admin.is_some() {
+            // With that flag it is served.
+            say("warning", &format!("serve without --filter ends: {ADMIN_ALONE}"));
+        }
         let mut live_filters = 0;
         for filter in names {
             let config = settings.follow(filter);
@@ -109,6 +113,9 @@ impl ServeEnvironment {
         Some(self.0.get_raw(flag)?.next()?.to_string_lossy().into_owned())
     }
 }
+
+const ADMIN_ALONE: &str =
+    "--admin is for filters that are followed: name one with --filter, or leave it out";
 
 /// Flags, environment and configuration that fit together.
 struct Checked {
@@ -138,6 +145,9 @@ impl Serve {
         // Before anything is opened.
         let Checked { live, access, serves } = self.checked(settings)?;
         let (names, listen, admin) = match serves {
+            Serves::RedisClients { .. } if self.admin.is_some() => {
+                return Err(Error::Usage(ADMIN_ALONE.into()));
+            }
             Serves::RedisClients { listen } => {
                 return live.serve_alone(access.live_token, access.tls, listen, output).await;
             }
@@ -147,7 +157,10 @@ impl Serve {
         access.warn_of_no_token(&config, listen);
         if has_live_ids(&config) || live.has_clients() {
             let takes_ids = takes_ids(&config) || live.has_clients();
-            config.live = Some(live.open(access.live_token, takes_ids).await?);
+            let is_served = |name: &&FilterName| config.filters.iter().any(|f| f.name == **name);
+            let not_served = settings.file().filters.keys().filter(|name| !is_served(name));
+            let not_served = not_served.cloned().collect();
+            config.live = Some(live.open(access.live_token, takes_ids, not_served).await?);
         }
         let (sets, tls, signals) = (config.live.clone(), access.tls, Signals::new()?);
         // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no
@@ -178,10 +191,6 @@ impl Serve {
         live.check_data_dir(settings)?;
         let names = self.names(file);
         let serves = if names.is_empty() && live.has_clients() {
-            if self.admin.is_some() {
-                let why = "--admin is for filters that are followed: name one with --filter, or leave it out";
-                return Err(Error::Usage(why.into()));
-            }
             let listen = self.listen.or(file.listen);
             live.check_apart(listen.as_slice())?;
             Serves::RedisClients { listen }

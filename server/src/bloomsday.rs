@@ -207,7 +207,7 @@ fn put_live(
 ) -> Result<LiveThreads, Error> {
     let Some(live) = live else { return Ok((None, None)) };
     let without_live = config.filters.iter().filter(|filter| filter.live_days.is_none());
-    live.set_day_filters(without_live.map(|filter| &filter.name));
+    live.reserve_names(without_live.map(|filter| &filter.name));
     if config.filters.iter().all(|filter| filter.live_days.is_none()) {
         return Ok((None, None));
     }

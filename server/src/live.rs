@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
@@ -99,6 +99,9 @@ pub struct LiveConfig {
     pub max_filters: usize,
     /// Whether clients may make filters that the configuration does not name.
     pub create: bool,
+    /// Filters that the configuration names and this server does not serve: Redis clients get an
+    /// error for them. Those that it serves without live IDs need not be here.
+    pub reserved_names: Vec<FilterName>,
     /// What clients present to add and delete IDs. Without one, only addresses that no other
     /// machine reaches take changes.
     pub token: Option<Token>,
@@ -113,7 +116,8 @@ impl LiveConfig {
         let ack = if data_dir.is_some() { Ack::Synced } else { Ack::Memory };
         let (max_filters, create, token) = (MAX_SETS, true, None);
         let memory = DEFAULT_MEMORY;
-        LiveConfig { data_dir, ack, memory, max_filters, create, token, name: String::new() }
+        let (reserved_names, name) = (Vec::new(), String::new());
+        LiveConfig { data_dir, ack, memory, max_filters, create, reserved_names, token, name }
     }
 }
 
@@ -155,8 +159,9 @@ struct Inner {
     clock: Clock,
     /// Increased whenever a name gets another set, or none.
     changes: AtomicU64,
-    /// The names of the filters that are served here without live IDs: clients get no set of these.
-    day_filters: OnceLock<BTreeSet<Key>>,
+    /// The names of the filters of the configuration that have no live IDs here: clients get no set
+    /// of these.
+    reserved_names: RwLock<BTreeSet<Key>>,
 }
 
 /// Why a set was not made.
@@ -188,14 +193,14 @@ impl Live {
             Some(folder) if config.ack != Ack::Memory => {
                 let opened_ms = clock.now_ms();
                 // What is shipped is on the disk first.
-                let is_prompt = matches!(config.ack, Ack::Synced | Ack::Shipped);
-                Some(Disk::open(&folder.join("live"), is_prompt, opened_ms, &budget, &mut sets)?)
+                let waits = matches!(config.ack, Ack::Synced | Ack::Shipped);
+                Some(Disk::open(&folder.join("live"), waits, opened_ms, &budget, &mut sets)?)
             }
             _ => None,
         };
         budget.started();
         let (sets, changes) = (RwLock::new(sets), AtomicU64::new(0));
-        let LiveConfig { ack, create, token, name, .. } = config;
+        let LiveConfig { ack, create, reserved_names, token, name, .. } = config;
         let max_filters = config.max_filters.min(MAX_SETS);
         let live = Live(Arc::new(Inner {
             sets,
@@ -208,8 +213,9 @@ impl Live {
             name,
             clock,
             changes,
-            day_filters: OnceLock::new(),
+            reserved_names: RwLock::default(),
         }));
+        live.reserve_names(&reserved_names);
         let weak = Arc::downgrade(&live.0);
         let thread = std::thread::Builder::new().name("live-tick".into());
         let ticking = thread.spawn(move || {
@@ -258,23 +264,25 @@ impl Live {
         Ok(set)
     }
 
-    /// Sets the names of the filters that are served without live IDs.
-    pub(crate) fn set_day_filters<'a>(&self, names: impl Iterator<Item = &'a FilterName>) {
-        let keys: BTreeSet<Key> = names.map(Key::of_filter).collect();
-        for key in keys.iter().filter(|key| self.sets().contains_key(key)) {
-            let name = String::from_utf8_lossy(&key.name);
-            tracing::warn!(
-                "clients have made a filter `{name}`, and the configuration has one of this name without `live`: \
-                 clients do not reach the IDs of either"
-            );
+    /// Keeps these names from clients: filters of the configuration have them, without live IDs.
+    pub(crate) fn reserve_names<'a>(&self, names: impl IntoIterator<Item = &'a FilterName>) {
+        let mut reserved = self.0.reserved_names.write().unwrap_or_else(PoisonError::into_inner);
+        for name in names {
+            let key = Key::of_filter(name);
+            if self.sets().contains_key(&key) && !reserved.contains(&key) {
+                tracing::warn!(
+                    "clients have made a filter `{name}`, and the configuration has one of this name without live \
+                     IDs: clients reach neither; delete theirs with DEL, or rename yours"
+                );
+            }
+            reserved.insert(key);
         }
-        // A `Live` is of one server.
-        let _ = self.0.day_filters.set(keys);
     }
 
-    /// Whether this is the name of a filter that is served without live IDs.
-    pub(crate) fn is_day_filter(&self, key: &Key) -> bool {
-        self.0.day_filters.get().is_some_and(|keys| keys.contains(key))
+    /// Whether a filter of the configuration without live IDs has this name.
+    pub(crate) fn is_reserved(&self, key: &Key) -> bool {
+        let reserved = self.0.reserved_names.read().unwrap_or_else(PoisonError::into_inner);
+        reserved.contains(key)
     }
 
     /// The time of day in milliseconds since 1970.
@@ -320,10 +328,11 @@ impl Live {
         options: Options,
         now: u64,
     ) -> Result<Arc<LiveSet>, CreateError> {
-        if !self.0.create && self.get(key, now).is_none() {
-            return Err(CreateError::Closed);
+        if self.0.create {
+            return self.make_with(key, options, now, true);
         }
-        self.make_with(key, options, now, true)
+        let is_there = self.get(key, now).is_some();
+        Err(if is_there { CreateError::Exists } else { CreateError::Closed })
     }
 
     fn make_with(

@@ -2,8 +2,9 @@
 //! filter is made. All versions give identical bits and results: `scalar` is the definition, and
 //! property tests check the others against it.
 //!
-//! All unsafe code of the crate is in this folder, except cache hints and non-temporal stores
-//! (`memory/cache.rs`), and words that threads share in mapped memory (`memory/lines.rs`).
+//! All unsafe code of the crate is in this folder, except the instructions that Rust has no
+//! function for (`assembly.rs`), cache hints and non-temporal stores (`memory/cache.rs`), and words
+//! that threads share in mapped memory (`memory/lines.rs`).
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -150,12 +150,18 @@ impl LiveSettings {
     }
 
     /// Reads what was added before. Warns if IDs are taken that end with the process.
-    pub(super) async fn open(&self, token: Option<Token>, takes_ids: bool) -> Result<Live, Error> {
+    /// `not_served` has the filters of the configuration that clients get an error for.
+    pub(super) async fn open(
+        &self,
+        token: Option<Token>,
+        takes_ids: bool,
+        not_served: Vec<FilterName>,
+    ) -> Result<Live, Error> {
         let mut config = LiveConfig::new(self.data_dir.clone());
         config.ack = self.ack.unwrap_or(config.ack);
         config.memory = self.memory;
         (config.max_filters, config.create) = (self.max_filters, self.create);
-        (config.token, config.name) = (token, host());
+        (config.token, config.name, config.reserved_names) = (token, host(), not_served);
         if takes_ids && config.ack == Ack::Memory {
             tracing::warn!("what is added ends with this process: give --data-dir DIR");
         }
@@ -180,7 +186,7 @@ impl LiveSettings {
         listen: Option<SocketAddr>,
         output: &Output,
     ) -> Result<ExitCode, Error> {
-        let live = self.open(token, true).await?;
+        let live = self.open(token, true, Vec::new()).await?;
         let signals = Signals::new()?;
         let resp = self.listen(live.clone(), tls.clone()).await?;
         let resp = resp.expect("there is an address for clients");

@@ -100,11 +100,10 @@ fn reply_to(why: &Error, before: usize) -> Reply {
         }
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let more = match before {
-        0 => String::new(),
-        _ => format!(
-            "; the change of the first {before} IDs is made, and of the others perhaps of some"
-        ),
+    let more = match (before, why) {
+        (0, Error::ChangeRefused { .. }) => "; perhaps some of them are changed".to_owned(),
+        (0, _) => String::new(),
+        _ => format!("; the first {before} IDs are changed, and perhaps some of the others"),
     };
     error(status, &format!("{why}{more}"))
 }

@@ -25,6 +25,8 @@ use crate::handle::{FilterHandle, KeptGeneration};
 
 /// The longest body of a query: half a million IDs of 32 characters with their line ends.
 const MAX_BODY_BYTES: usize = 16 << 20;
+/// What the media types of bodies that are refused have in them.
+const JSON: &[u8] = b"json";
 /// How long a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(20);
 /// The memory of bodies, and then of their results: one block for each connection. A block has
@@ -117,11 +119,10 @@ pub(super) struct BodyIds {
 
 /// Whether a media type is one of JSON, in which an array of IDs would be one ID.
 fn is_json(value: &HeaderValue) -> bool {
-    let value = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
-    let subtype = value.split(';').next().and_then(|essence| essence.trim().split_once('/'));
-    subtype.is_some_and(|(_, subtype)| {
-        ["json", "x-ndjson", "ndjson", "jsonl"].contains(&subtype) || subtype.ends_with("+json")
-    })
+    // Without the parameters: one could be named so.
+    let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    let mut words = media_type.windows(JSON.len());
+    words.any(|word| word.eq_ignore_ascii_case(JSON))
 }
 
 /// Reads the IDs of a body before a deadline.
@@ -134,10 +135,10 @@ pub(super) async fn read_ids(
         values.all(|value| value.as_bytes().eq_ignore_ascii_case(plain.as_bytes()))
     };
     if !is_only(CONTENT_ENCODING, "identity") || !is_only(TRANSFER_ENCODING, "chunked") {
-        let why = "the body is compressed: send the IDs as they are, without Content-Encoding";
+        let why = "the body is compressed: send the IDs as they are, without Content-Encoding or Transfer-Encoding";
         return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    if request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
+    if request.headers().get_all(CONTENT_TYPE).iter().any(is_json) {
         let why = "the body is JSON: send the IDs one a line, as text/plain";
         return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }

@@ -50,8 +50,8 @@ pub(crate) struct Session {
     /// The sets that this connection changed, for WAITAOF. Weak, because a set that was dropped
     /// keeps memory of the tables until nobody has it.
     pub(crate) changed: Vec<Weak<LiveSet>>,
-    /// The last set that was used, and the state of all names then.
-    last: Option<(u64, Arc<LiveSet>)>,
+    /// The last set that was used, and the state of all names then. Weak, too.
+    last: Option<(u64, Weak<LiveSet>)>,
     pub(crate) hashes: Vec<u64>,
 }
 
@@ -144,23 +144,24 @@ impl Session {
         let changes = self.live().changes();
         if let Some((seen, set)) = &self.last
             && *seen == changes
+            && let Some(set) = set.upgrade()
             && *set.key().name == *name
             && set.key().database == self.database
             && set.expires_at().is_none()
         {
-            return Ok(Some(set.clone()));
+            return Ok(Some(set));
         }
         let key = self.key(name)?;
-        if self.live().is_day_filter(&key) {
+        if self.live().is_reserved(&key) {
             let name = String::from_utf8_lossy(name);
             return Err(format!(
-                "ERR `{name}` is a filter of the configuration without live IDs: set its `live`, or look IDs up \
-                 over HTTP"
+                "ERR `{name}` is a filter of the configuration that has no live IDs on this server: set its \
+                 `live`, or look IDs up over HTTP"
             )
             .into());
         }
         let set = self.live().get(&key, self.now);
-        self.last = set.clone().map(|set| (changes, set));
+        self.last = set.as_ref().map(|set| (changes, Arc::downgrade(set)));
         Ok(set)
     }
 

@@ -1,6 +1,7 @@
 //! Live IDs over a day's filter: one answer over HTTP, Redis's protocol and the library, whoever
 //! added the ID; deletions that hide what the day has; and what a restart keeps.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bloomsday_server::live::{Live, LiveConfig, LiveRole};
@@ -9,7 +10,7 @@ use bloomsday_tests::INTEGRATION;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user};
-use bloomsday_tests::live::{Wire, encode};
+use bloomsday_tests::live::{LiveDaemon, Wire, encode};
 use bloomsday_tests::nginx::Nginx;
 use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::wait::DEADLINE;
@@ -321,17 +322,31 @@ fn a_filter_that_is_not_live_takes_no_ids() {
 
 /// A filter that clients make under its name would answer "never seen" for the IDs of the day.
 #[test]
-fn redis_clients_get_an_error_for_a_filter_that_is_served_without_live_ids() {
+fn redis_clients_get_an_error_for_a_filter_that_has_no_live_ids_here() {
     let backend = backend();
-    std::fs::write(backend.folder.path().join("live.toml"), "[filters.rt]\n").unwrap();
-    let daemon = serve(&backend);
-    for line in
-        ["BF.EXISTS rt a", "SISMEMBER rt a", "BF.ADD rt a", "SADD rt a", "BF.RESERVE rt 0.01 9"]
-    {
-        let reply = wire_call(&daemon, line);
-        assert!(reply.starts_with("-ERR `rt` is a filter of the configuration"), "{line}: {reply}");
+    let path = |name: &str| backend.folder.path().join(name).display().to_string();
+    // Before the configuration had it, clients made one of this name.
+    let alone = LiveDaemon::on(Path::new(&path("data")), &[]);
+    assert_eq!(alone.connect().call("BF.ADD rt old"), ":1|");
+    alone.kill();
+
+    // `rt` is served without live IDs, `else` is not served.
+    std::fs::write(path("live.toml"), "[filters.rt]\n[filters.else]\nlive = \"decide\"\n").unwrap();
+    let (config, data) = (path("live.toml"), path("data"));
+    let more =
+        ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0", "--filter", "rt"];
+    let daemon = Daemon::ready(&backend, &more);
+    for name in ["rt", "else"] {
+        for command in ["BF.EXISTS", "SISMEMBER", "BF.ADD", "SADD", "CF.COUNT"] {
+            let reply = wire_call(&daemon, &format!("{command} {name} a"));
+            let error =
+                format!("-ERR `{name}` is a filter of the configuration that has no live IDs");
+            assert!(reply.starts_with(&error), "{command}: {reply}");
+        }
     }
     assert_eq!(wire_call(&daemon, "BF.ADD other a"), ":1|");
+    assert_eq!(wire_call(&daemon, "DEL rt"), ":1|");
+    assert_eq!(wire_call(&daemon, "DEL rt"), ":0|");
     // The other databases are the clients' own.
     let mut wire = Wire::connect(daemon.resp.as_deref().unwrap());
     assert_eq!(wire.call("SELECT 1"), "+OK|");
@@ -347,7 +362,7 @@ fn a_change_that_memory_ends_in_the_middle_says_how_much_is_made() {
     let ids: Vec<String> = (10_000..400_000).map(user).collect();
     let answer = daemon.post("/v1/filters/rt/add", ids.join("\n").as_bytes());
     assert_eq!(answer.status, 503, "{}", answer.body);
-    let first = answer.body.split("the change of the first ").nth(1);
+    let first = answer.body.split("; the first ").nth(1);
     let first =
         first.and_then(|rest| rest.split(' ').next()).unwrap_or_else(|| panic!("{}", answer.body));
     let made: usize = first.parse().unwrap();

@@ -210,9 +210,9 @@ proptest! {
         prop_assert_eq!(all, expected);
     }
 
-    /// What a lookup relies on: a line with an empty place has none behind a used one.
+    /// What a lookup relies on: a line with an empty slot has none behind a used one.
     #[test]
-    fn the_places_of_a_line_are_used_from_the_front(
+    fn the_slots_of_a_line_are_used_from_the_front(
         acts in prop::collection::vec(act(), 1..200),
         renew: bool,
     ) {
@@ -288,7 +288,7 @@ fn without_memory_adds_are_refused_and_lookups_go_on() {
     assert!(added > 2_000 && budget.taken() <= budget.limit(), "{added}");
     writer.table().each(&hashes[..added], |_, seen| assert_eq!(seen, LiveState::Alive));
     assert_eq!(writer.table().state_of(hashes[added]), LiveState::Unknown);
-    // What is deleted makes place.
+    // What is deleted makes room.
     assert_eq!(writer.forget(hashes[0], false), Ok(true));
     assert_eq!(writer.add(hashes[0]), Ok(Added::New));
     drop(writer);
@@ -333,7 +333,7 @@ fn not_told(writer: &Writer) -> usize {
 #[test]
 fn the_prefilter_tells_of_most_hashes_that_are_not_there_whatever_was_before() {
     const HASHES: u64 = 20_000;
-    // Full to the last place before it grows, and through many generations of IDs.
+    // Full to the last slot before it grows, and through many generations of IDs.
     let mut deletes = writer(Window::NONE);
     let mut passes = writer(window(6, Repeat::Renew));
     let mut most = [0; 2];
