@@ -11,6 +11,7 @@ package bloomsday
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/bits"
 	"os"
 
@@ -32,16 +33,48 @@ type Filter struct {
 //
 // The error is an *UnsoundError for a file that it cannot look up in, or that of the file system.
 func Open(path string) (*Filter, error) {
-	blob, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+	blob, err := readBlob(path)
+	var filter *Filter
+	if err == nil {
+		filter, err = Parse(blob)
 	}
-	filter, err := Parse(blob)
 	var unsound *UnsoundError
 	if errors.As(err, &unsound) {
 		unsound.Path = path
 	}
 	return filter, err
+}
+
+// Reads a file, if it is as long as its record says: memory for a wrong file may be more than there is, and a program
+// without memory ends.
+func readBlob(path string) ([]byte, error) {
+	// Before it is opened: opening a pipe waits for a writer.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, unsound("it is not a regular file")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	size, headBytes := info.Size(), int64(maxHeadBytes)
+	if size < headBytes {
+		headBytes = size
+	}
+	head := make([]byte, headBytes)
+	if _, err := io.ReadFull(file, head); err != nil {
+		return nil, err
+	}
+	if err := checkSize(head, uint64(size)); err != nil {
+		return nil, err
+	}
+	blob := make([]byte, size)
+	_, err = io.ReadFull(file, blob[copy(blob, head):])
+	return blob, err
 }
 
 // Parse checks the bytes of a blob, and looks IDs up in them: they must not change afterwards.

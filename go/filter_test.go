@@ -430,6 +430,29 @@ func TestAWatchedFileIsSwappedAndDamageChangesNothing(t *testing.T) {
 	}
 }
 
+// What is too large for the memory would end the program, which nothing can catch.
+func TestAFileOfAnotherSizeIsRefusedBeforeItIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rt.bloom")
+	blob, err := os.ReadFile("../tests/golden/v1-blocked.bloom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, blob, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Only as long as that: there is no such disk and no such memory.
+	if err := os.Truncate(path, 1<<42); err != nil {
+		t.Skip("this file system has no files of 4 TiB: ", err)
+	}
+	for name, why := range map[string]string{path: "expected a body of", "/dev/zero": "not a regular file", t.TempDir(): "not a regular file"} {
+		_, err := Open(name)
+		var unsound *UnsoundError
+		if !errors.As(err, &unsound) || !strings.Contains(err.Error(), why) || unsound.Path != name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func ExampleOpen() {
 	filter, err := Open("../tests/golden/v1-blocked.bloom")
 	if err != nil {

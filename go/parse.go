@@ -21,6 +21,7 @@ const (
 	xxh3Seed       = 0x426c6f6f6d736461
 	digestBytes    = 32
 	maxRecordBytes = 65536
+	maxHeadBytes   = 14 + maxRecordBytes
 	bodyAlignment  = 4096
 	guavaHeadBytes = 6
 	// Of a layout other than blocked.
@@ -154,23 +155,49 @@ func parse(blob []byte) (Header, []byte, error) {
 	return h, bits, nil
 }
 
+// Checks that a blob has the size that its record says, by the first of its bytes.
+func checkSize(head []byte, size uint64) error {
+	var h Header
+	end, start, err := h.parseHead(head, size)
+	if err != nil {
+		return err
+	}
+	stated, err := h.parseRecord(head[14:end])
+	if err != nil {
+		return err
+	}
+	if has := size - start - digestBytes; has != stated.bodyBytes {
+		return unsound("expected a body of %d bytes, but it has %d", stated.bodyBytes, has)
+	}
+	return nil
+}
+
+// Checks what comes before the record; returns where the record ends, and where the body begins.
+func (h *Header) parseHead(head []byte, size uint64) (end, start uint64, err error) {
+	if size < 14+digestBytes {
+		return 0, 0, unsound("expected at least %d bytes, but it has %d", 14+digestBytes, size)
+	}
+	if string(head[:8]) != magic {
+		return 0, 0, unsound("expected %s at its beginning, but there is %q", magic, head[:8])
+	}
+	h.Format = binary.LittleEndian.Uint16(head[8:])
+	if h.Format > 1 {
+		return 0, 0, unsound("expected format version 0 or 1, but it is %d: a newer reader may know it", h.Format)
+	}
+	length := uint64(binary.LittleEndian.Uint32(head[10:]))
+	end = 14 + length
+	start = (end + bodyAlignment - 1) / bodyAlignment * bodyAlignment
+	if length > maxRecordBytes || start+digestBytes > size {
+		return 0, 0, unsound("a record of %d bytes cannot be in a blob of %d", length, size)
+	}
+	return end, start, nil
+}
+
 // Checks what surrounds the record and the body, and the digest; returns both.
 func (h *Header) parseEnvelope(blob []byte) (fields, body []byte, err error) {
-	if len(blob) < 14+digestBytes {
-		return nil, nil, unsound("expected at least %d bytes, but it has %d", 14+digestBytes, len(blob))
-	}
-	if string(blob[:8]) != magic {
-		return nil, nil, unsound("expected %s at its beginning, but there is %q", magic, blob[:8])
-	}
-	h.Format = binary.LittleEndian.Uint16(blob[8:])
-	if h.Format > 1 {
-		return nil, nil, unsound("expected format version 0 or 1, but it is %d: a newer reader may know it", h.Format)
-	}
-	length := uint64(binary.LittleEndian.Uint32(blob[10:]))
-	end := 14 + length
-	start := (end + bodyAlignment - 1) / bodyAlignment * bodyAlignment
-	if length > maxRecordBytes || start+digestBytes > uint64(len(blob)) {
-		return nil, nil, unsound("a record of %d bytes cannot be in a blob of %d", length, len(blob))
+	end, start, err := h.parseHead(blob, uint64(len(blob)))
+	if err != nil {
+		return nil, nil, err
 	}
 	content, stated := blob[:len(blob)-digestBytes], blob[len(blob)-digestBytes:]
 	digest := blake3.Sum256(content)

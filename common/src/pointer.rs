@@ -5,7 +5,8 @@
 //! decides what they mean.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::day::Day;
 use crate::digest::Digest;
@@ -267,23 +268,39 @@ impl HistoryEvent {
     }
 }
 
-/// A record as a person may write it: everything but the blob is optional.
+/// A record as a person may write it: everything but the blob is optional. What decides is read
+/// strictly, and of the others a value that is none is left out.
 #[derive(Deserialize)]
 struct Loose {
     blob: String,
     day: Option<Day>,
     digest: Option<Digest>,
+    #[serde(default, deserialize_with = "or_none")]
     bytes: Option<u64>,
+    #[serde(default, deserialize_with = "or_none")]
     ids: Option<u64>,
+    #[serde(default, deserialize_with = "or_none")]
     previous: Option<String>,
+    #[serde(default, deserialize_with = "or_none")]
     published_at: Option<Timestamp>,
+    #[serde(default, deserialize_with = "or_none")]
     published_by: Option<String>,
-    #[serde(rename = "act")]
+    #[serde(default, rename = "act", deserialize_with = "or_none")]
     kind: Option<EventKind>,
+    #[serde(default, deserialize_with = "or_none")]
     reason: Option<String>,
     until: Option<Timestamp>,
+    #[serde(default, deserialize_with = "or_none")]
     pinned_at: Option<Timestamp>,
+    #[serde(default, deserialize_with = "or_none")]
     pinned_by: Option<String>,
+}
+
+/// A value, or none for one of another type: a later version may know more of them, and a rollback
+/// by hand must not fail by a field that decides nothing.
+fn or_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    Ok(serde_json::from_value(value).ok())
 }
 
 impl Loose {
@@ -294,7 +311,7 @@ impl Loose {
         roots: &[String],
     ) -> Result<(Loose, BlobKey), String> {
         if bytes.len() as u64 > MAX_RECORD_BYTES {
-            return Err(format!("it has {} bytes, more than {MAX_RECORD_BYTES}", bytes.len()));
+            return Err(format!("it has more than {MAX_RECORD_BYTES} bytes"));
         }
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
         let text = text.trim_start_matches('\u{feff}').trim();
@@ -468,6 +485,28 @@ mod tests {
         let line = format!(" {}\r\n", key("2026-11-18"));
         assert_eq!(Pointer::parse(line.as_bytes(), &rt(), &[]), Ok(Pointer::to(key("2026-11-18"))));
         assert_eq!(Pin::parse(line.as_bytes(), &rt(), &[]).unwrap().blob, key("2026-11-18"));
+    }
+
+    /// A later version may write others, and every server that runs has to follow it.
+    #[test]
+    fn a_field_that_decides_nothing_stops_no_pointer() {
+        let blob = key("2026-11-18");
+        for field in [
+            "\"act\": \"import\"",
+            "\"bytes\": 1.5",
+            "\"ids\": \"many\"",
+            "\"previous\": 5",
+            "\"published_at\": \"2026-11-19 02:00\"",
+            "\"reason\": {}",
+            "\"later\": [1]",
+        ] {
+            let text = format!("{{\"blob\": \"{blob}\", {field}}}");
+            let parsed = Pointer::parse(text.as_bytes(), &rt(), &[]);
+            assert_eq!(parsed, Ok(Pointer::to(blob.clone())), "{field}");
+        }
+        // When a pin ends decides.
+        let until = format!("{{\"blob\": \"{blob}\", \"until\": \"soon\"}}");
+        assert!(Pin::parse(until.as_bytes(), &rt(), &[]).is_err());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::atomic_file::{self, Step};
 use crate::crash_point::crash_point;
 use crate::day::Day;
 use crate::error::Error;
-use crate::key::FilterName;
+use crate::key::{self, FilterName};
 use crate::pointer::MAX_RECORD_BYTES;
 use crate::redact::sanitize;
 
@@ -72,8 +72,24 @@ impl RecordStore for LocalRecords {
         &'a self,
         filter: &'a FilterName,
     ) -> BoxFuture<'a, Result<Vec<Day>, Error>> {
-        self.objects.pointer_days(filter)
+        let folder = self.folder.join(key::pointers(filter));
+        let days = async move {
+            let mut days = self.objects.pointer_days(filter).await?;
+            let others = tokio::task::spawn_blocking(move || days_that_are_no_files(&folder)).await;
+            days.extend(others.unwrap_or_default());
+            days.sort_unstable();
+            Ok(days)
+        };
+        days.boxed()
     }
+}
+
+/// The days whose pointers are folders or lead nowhere, which to an object store are nothing: what
+/// they are to name is not known, so that a prune must not take it for unneeded.
+fn days_that_are_no_files(folder: &Path) -> Vec<Day> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let others = entries.flatten().filter(|entry| !entry.path().is_file());
+    others.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Writes `new` at `key` if the file contains `expected` (or is absent, for `None`).
@@ -236,6 +252,10 @@ pub(super) fn check_inside_store(folder: &Path, key: &str) -> Result<(), Error> 
     // To an object store a folder is nothing, and an older record would count in place of this one.
     if path.is_dir() {
         let why = format!("{key} is a folder, not a file: move it away");
+        return Err(Error::StoreUrl { url: folder.display().to_string(), why });
+    }
+    if path.is_symlink() && !path.exists() {
+        let why = format!("{key} is a link to a file that is not there: mend or remove it");
         return Err(Error::StoreUrl { url: folder.display().to_string(), why });
     }
     // What is not there yet is made in its folder.

@@ -325,6 +325,23 @@ async fn heads_of_logs_that_were_written_long_ago_are_left_out_and_the_newest_co
     assert_eq!(store.head_nodes(&rt(), since(5)).await.unwrap(), [3, 2]);
 }
 
+/// Neither counts as absent: then an older day would answer, and a prune delete what it names.
+#[tokio::test]
+async fn a_pointer_that_is_a_folder_or_leads_nowhere_is_an_error_and_its_day_is_listed() {
+    let (folder, store) = local();
+    let path = folder.path().join("new/store/rt/pointers/2026-11-19");
+    std::fs::create_dir_all(&path).unwrap();
+    assert_eq!(store.pointer_days(&rt()).await.unwrap(), [day()]);
+    assert!(store.pointer(&rt(), day()).await.unwrap_err().to_string().contains("is a folder"));
+    std::fs::remove_dir(&path).unwrap();
+    std::os::unix::fs::symlink("nowhere", &path).unwrap();
+    assert_eq!(store.pointer_days(&rt()).await.unwrap(), [day()]);
+    let why = store.pointer(&rt(), day()).await.unwrap_err().to_string();
+    assert!(why.contains("is a link to a file that is not there"), "{why}");
+    let pruned = store.prune(&rt(), Retention::DEFAULT, "a test", true).await;
+    assert!(pruned.unwrap_err().to_string().contains("is a link"));
+}
+
 #[tokio::test]
 async fn a_pointer_is_taken_back_to_whatever_was_there_before() {
     let (folder, store) = local();
