@@ -147,6 +147,14 @@ pub enum Error {
         /// That of the blob.
         got: IdForm,
     },
+    /// A segment of live IDs that is damaged.
+    #[error("{key} is not a sound segment: {why}; put back a sound copy")]
+    Segment {
+        /// The segment.
+        key: String,
+        /// What does not fit.
+        why: String,
+    },
     /// A blob whose header contradicts itself, its name or its body.
     #[error("{key} is not a sound blob: {why}; rebuild that day or repoint")]
     Malformed {
@@ -409,6 +417,7 @@ impl Error {
             | Error::Version { .. }
             | Error::TooManyBytes { .. }
             | Error::Delta { .. }
+            | Error::Segment { .. }
             | Error::Malformed { .. } => Kind::Corrupt,
             Error::Store { source, .. } if is_transient(source) => Kind::Transient,
             Error::Pointers { transient: true, .. } => Kind::Transient,

@@ -24,8 +24,9 @@ use crate::output::{Output, or_dash, say, table};
 /// never there has some hits.
 ///
 /// Ends with 0 when a day that could be read contains the ID, or it is live; with 3 when every day
-/// could be read and none contains it; and with 1 when none does and at least one could not be
-/// read. An ID that was deleted from the live filter counts as one that no day contains.
+/// could be read and none contains it; and with 1 when none does and at least one, or the live
+/// IDs, could not be read. An ID that was deleted from the live filter counts as one that no day
+/// contains.
 ///
 /// Fetches one blob for each day: the one that the day's pointer names, or the day's only blob if
 /// it has no pointer. Of a live filter it also reads the segments of its last days, which servers
@@ -51,11 +52,18 @@ impl Trace {
         let today = Day::of(Timestamp::now());
         let show = |lookup: &DayLookup| output.show(lookup, String::new);
         let trace = store.trace(&self.filter, today, self.days, &id, show).await?;
-        let live = live(settings, &store, &self.filter, &id, &trace.days).await?;
+        let live = live(settings, &store, &self.filter, &id, &trace.days).await;
+        let (live, is_live_unread) = match live {
+            Err(error) if error.exit_status() == exit::CORRUPT => {
+                say("warning", &format!("the live IDs could not be read: {error}"));
+                (None, true)
+            }
+            read => (read?, false),
+        };
         if let Some(live) = &live {
             output.show(live, String::new);
         }
-        if trace.days.is_empty() && live.is_none() {
+        if trace.days.is_empty() && live.is_none() && !is_live_unread {
             let (filter, store, days) = (&self.filter, store.name(), self.days);
             return Err(Error::NotFound(format!(
                 "`{filter}` has no blob of the last {days} days in {store}"
@@ -73,6 +81,8 @@ impl Trace {
         let unread = trace.summary.days_unreadable;
         if !found && unread > 0 {
             say("warning", &format!("{unread} of {} days could not be read", trace.days.len()));
+        }
+        if !found && (unread > 0 || is_live_unread) {
             return Ok(ExitCode::from(exit::FAILED));
         }
         Ok(if found { ExitCode::SUCCESS } else { ExitCode::from(exit::MISS) })

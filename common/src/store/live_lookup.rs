@@ -31,7 +31,7 @@ impl Store {
     /// hash.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for a damaged segment; the store's.
+    /// [`Error::Segment`] for a damaged one; the store's.
     pub async fn live_change(
         &self,
         filter: &FilterName,
@@ -62,7 +62,7 @@ impl Store {
 /// The newest change of a hash in a segment, and whether it is a deletion.
 fn newest(key: &SegmentKey, bytes: &[u8], hash: u64) -> Result<Option<(ChangeOrder, bool)>, Error> {
     let (header, frames) = Frames::of_named(key, bytes)
-        .map_err(|bad| Error::Malformed { key: key.to_string(), why: bad.to_string() })?;
+        .map_err(|bad| Error::Segment { key: key.to_string(), why: bad.to_string() })?;
     let changes = frames.map_while(Result::ok).filter_map(|frame| {
         let deleted = match frame.op {
             Op::Add => false,

@@ -10,6 +10,8 @@ use bloomsday_tests::input::{today, user, write_rows};
 use bloomsday_tests::live::Wire;
 use serde_json::Value;
 
+use super::follow::segments;
+
 fn path(backend: &Backend, name: &str) -> String {
     backend.folder.path().join(name).display().to_string()
 }
@@ -160,4 +162,16 @@ fn trace_knows_live_ids_and_whether_a_day_has_them() {
     assert_eq!(trace(&backend, &lost, 0).0, "waiting");
     std::fs::remove_file(pointer).unwrap();
     assert_eq!(trace(&backend, &lost, 0).0, "waiting");
+
+    // What the days contain is said all the same.
+    for segment in segments(&Path::new(&backend.store).join("rt/live")) {
+        std::fs::write(segment, "damaged").unwrap();
+    }
+    let config = path(&backend, "live.toml");
+    for (id, status) in [(user(2), 0), (never, 1)] {
+        let words = ["trace", "rt", &id, "--config", &config];
+        let run = backend.bloomsday(&words).run().expect(status);
+        let run = run.complains(&["the live IDs could not be read", "is not a sound segment"]);
+        assert!(run.stdout.contains("days_searched"), "{}", run.stdout);
+    }
 }
