@@ -4,11 +4,11 @@ use std::fmt::{Display, Write};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    ArrowPrimitiveType, BinaryType, ByteArrayType, Int8Type, Int16Type, Int32Type, Int64Type,
+    LargeBinaryType, LargeUtf8Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
 };
-use arrow_array::{Array, ArrayRef, BooleanArray};
-use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
+use arrow_array::{Array, ArrayRef, BooleanArray, GenericByteArray};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, BooleanBufferBuilder, NullBufferBuilder};
 use arrow_schema::{DataType, Field};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -118,7 +118,9 @@ pub(super) fn answer(lookup: &impl Lookup, ids: &Bound<'_, PyAny>) -> PyResult<A
         let mut values = BooleanBufferBuilder::new(length);
         let mut nulls = NullBufferBuilder::new(length);
         for piece in &pieces {
-            values.append_buffer(&piece_answers(lookup, piece, is_uuid).into());
+            let answers = piece_answers(lookup, piece, is_uuid);
+            // Eight bytes of bits at a time, where `From` sets each bit by itself.
+            values.append_buffer(&BooleanBuffer::collect_bool(answers.len(), |i| answers[i]));
             match piece.logical_nulls() {
                 Some(of_piece) => nulls.append_buffer(&of_piece),
                 None => nulls.append_n_non_nulls(piece.len()),
@@ -166,14 +168,8 @@ fn is_readable(data_type: &DataType, is_uuid: bool) -> bool {
 fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<bool> {
     use DataType as T;
     match piece.data_type() {
-        T::Utf8 => {
-            let ids = piece.as_string::<i32>();
-            look_up(lookup, (0..ids.len()).map(|i| ids.value(i).as_bytes()))
-        }
-        T::LargeUtf8 => {
-            let ids = piece.as_string::<i64>();
-            look_up(lookup, (0..ids.len()).map(|i| ids.value(i).as_bytes()))
-        }
+        T::Utf8 => look_up(lookup, values_of(piece.as_bytes::<Utf8Type>())),
+        T::LargeUtf8 => look_up(lookup, values_of(piece.as_bytes::<LargeUtf8Type>())),
         T::Utf8View => {
             let ids = piece.as_string_view();
             look_up(
@@ -181,14 +177,8 @@ fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<b
                 (0..ids.len()).map(|i| if ids.is_null(i) { "" } else { ids.value(i) }.as_bytes()),
             )
         }
-        T::Binary => {
-            let ids = piece.as_binary::<i32>();
-            look_up(lookup, (0..ids.len()).map(|i| ids.value(i)))
-        }
-        T::LargeBinary => {
-            let ids = piece.as_binary::<i64>();
-            look_up(lookup, (0..ids.len()).map(|i| ids.value(i)))
-        }
+        T::Binary => look_up(lookup, values_of(piece.as_bytes::<BinaryType>())),
+        T::LargeBinary => look_up(lookup, values_of(piece.as_bytes::<LargeBinaryType>())),
         T::BinaryView => {
             let ids = piece.as_binary_view();
             look_up(lookup, (0..ids.len()).map(|i| if ids.is_null(i) { &[] } else { ids.value(i) }))
@@ -223,6 +213,13 @@ fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<b
         // A column of nulls only.
         _ => vec![false; piece.len()],
     }
+}
+
+/// The bytes of each value, read by their offsets in order: by `value(i)` each offset is read and
+/// compared twice.
+fn values_of<T: ByteArrayType>(column: &GenericByteArray<T>) -> impl Iterator<Item = &[u8]> {
+    let (bytes, offsets) = (column.values().as_slice(), column.value_offsets());
+    offsets.windows(2).map(|pair| &bytes[pair[0].as_usize()..pair[1].as_usize()])
 }
 
 /// Integers as decimal text.
