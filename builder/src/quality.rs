@@ -99,11 +99,15 @@ fn compare_rates<H: IdHash>(
         )));
     }
     let Header { fpp_hits: hits, fpp_lookups: looked_up, ids, .. } = header;
+    // Zero is for one that was not computed.
+    let (by_bits, and_bits) = match rates.of_bits {
+        0.0 => (String::new(), String::new()),
+        rate => (format!(", by its bits {rate:.3e}"), format!(" and {of_bits:.3e}")),
+    };
     let why = format!(
-        "its measured fpp is {:.3e} ({hits} of {looked_up}), by its bits {:.3e}; the target is \
-         {target:e}, and {ids} IDs in this shape explain up to {measured:.3e} and {of_bits:.3e}",
+        "its measured fpp is {:.3e} ({hits} of {looked_up}){by_bits}; the target is {target:e}, and {ids} IDs \
+         in this shape explain up to {measured:.3e}{and_bits}",
         header.fpp_measured(),
-        rates.of_bits,
     );
     Err(Error::Unsound { why })
 }

@@ -53,7 +53,8 @@ pub enum Error {
     /// A size no filter can have.
     #[error(
         "a `{layout}` filter has 1 to {max_units} units and 1 to {max_probes} probes, \
-         not {units} and {probes}: split the IDs over several filters"
+         not {units} and {probes}{}",
+        if units > max_units { ": split the IDs over several filters" } else { "" }
     )]
     TooLarge {
         /// The layout.
