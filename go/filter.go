@@ -61,20 +61,26 @@ func readBlob(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
+	// Of the file that is read: another one may have its name by now.
+	if info, err = file.Stat(); err != nil {
+		return nil, err
+	}
 	size, headBytes := info.Size(), int64(maxHeadBytes)
 	if size < headBytes {
 		headBytes = size
 	}
 	head := make([]byte, headBytes)
 	if _, err := io.ReadFull(file, head); err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "read", Path: path, Err: err}
 	}
 	if err := checkSize(head, uint64(size)); err != nil {
 		return nil, err
 	}
 	blob := make([]byte, size)
-	_, err = io.ReadFull(file, blob[copy(blob, head):])
-	return blob, err
+	if _, err := io.ReadFull(file, blob[copy(blob, head):]); err != nil {
+		return nil, &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return blob, nil
 }
 
 // Parse checks the bytes of a blob, and looks IDs up in them: they must not change afterwards.

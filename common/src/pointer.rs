@@ -279,7 +279,6 @@ struct Loose {
     bytes: Option<u64>,
     #[serde(default, deserialize_with = "or_none")]
     ids: Option<u64>,
-    #[serde(default, deserialize_with = "or_none")]
     previous: Option<String>,
     #[serde(default, deserialize_with = "or_none")]
     published_at: Option<Timestamp>,
@@ -495,7 +494,6 @@ mod tests {
             "\"act\": \"import\"",
             "\"bytes\": 1.5",
             "\"ids\": \"many\"",
-            "\"previous\": 5",
             "\"published_at\": \"2026-11-19 02:00\"",
             "\"reason\": {}",
             "\"later\": [1]",
@@ -504,9 +502,11 @@ mod tests {
             let parsed = Pointer::parse(text.as_bytes(), &rt(), &[]);
             assert_eq!(parsed, Ok(Pointer::to(blob.clone())), "{field}");
         }
-        // When a pin ends decides.
-        let until = format!("{{\"blob\": \"{blob}\", \"until\": \"soon\"}}");
-        assert!(Pin::parse(until.as_bytes(), &rt(), &[]).is_err());
+        // When a pin ends decides, and so does what a prune keeps.
+        for field in ["\"until\": \"soon\"", "\"previous\": 5"] {
+            let text = format!("{{\"blob\": \"{blob}\", {field}}}");
+            assert!(Pin::parse(text.as_bytes(), &rt(), &[]).is_err(), "{field}");
+        }
     }
 
     #[test]

@@ -168,7 +168,7 @@ async fn pointers(
         Vec::new()
     });
     for day in store.pointer_days(filter).await?.into_iter().rev().take(MAX_LISTED) {
-        let pointer = store.pointer(filter, day).await?.state;
+        let pointer = store.pointer_state(filter, day).await?;
         let by_hand = Past::of(day, &history, &pointer, Day::of(now), retention).is_by_hand();
         let (pointer, error) = match pointer {
             RecordState::Found(pointer) => (Some(with_ids_of(pointer, &history)), None),

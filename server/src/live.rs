@@ -269,7 +269,8 @@ impl Live {
         let mut reserved = self.0.reserved_names.write().unwrap_or_else(PoisonError::into_inner);
         for name in names {
             let key = Key::of_filter(name);
-            if self.sets().contains_key(&key) && !reserved.contains(&key) {
+            let of_clients = self.sets().get(&key).is_some_and(|set| set.is_of_clients());
+            if of_clients && !reserved.contains(&key) {
                 tracing::warn!(
                     "clients have made a filter `{name}`, and the configuration has one of this name without live \
                      IDs: clients reach neither; delete theirs with DEL, or rename yours"
@@ -383,6 +384,12 @@ impl Live {
         self.get(key, now).map_or(Ok(false), |set| self.remove_if(&set, End::Anyway))
     }
 
+    /// Whether clients may delete a set: not one that the configuration names, even if it is not
+    /// live here now. Its log may have IDs that are nowhere else.
+    pub(crate) fn may_be_removed(&self, set: &LiveSet) -> bool {
+        !set.is_declared() && (set.is_of_clients() || !self.is_reserved(set.key()))
+    }
+
     /// Drops a set unless an ID was added meanwhile.
     pub(crate) fn remove_empty(&self, set: &Arc<LiveSet>) {
         // One that cannot be removed stays, and is empty.
@@ -392,7 +399,7 @@ impl Live {
     fn remove_if(&self, set: &Arc<LiveSet>, when: End) -> Result<bool, Arc<str>> {
         let mut sets = self.sets_mut();
         let is_there = sets.get(set.key()).is_some_and(|other| Arc::ptr_eq(other, set));
-        if !is_there || set.is_declared() || !set.end(when) {
+        if !is_there || !self.may_be_removed(set) || !set.end(when) {
             return Ok(false);
         }
         let (mut removed, mut gone) = (Ok(true), None);

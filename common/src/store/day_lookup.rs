@@ -99,7 +99,7 @@ impl Store {
         day: Day,
         id: &[u8],
     ) -> Result<Option<DayLookup>, Error> {
-        let pointer = self.pointer(filter, day).await?.state;
+        let pointer = self.pointer_state(filter, day).await?;
         let is_own = |pointer: &Pointer| pointer.blob.day == day;
         let rolled_back = pointer.found().is_some_and(|pointer| !is_own(pointer));
         let (contains, false_positive, digest, error) = (None, None, None, None);

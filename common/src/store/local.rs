@@ -78,6 +78,7 @@ impl RecordStore for LocalRecords {
             let others = tokio::task::spawn_blocking(move || days_that_are_no_files(&folder)).await;
             days.extend(others.unwrap_or_default());
             days.sort_unstable();
+            days.dedup();
             Ok(days)
         };
         days.boxed()
@@ -242,8 +243,8 @@ fn read_record(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Refuses a key in whose place is a folder, or that a symbolic link leads out of the store's
-/// folder.
+/// Refuses a key in whose place is a folder, a symbolic link to nothing, or one that leads out of
+/// the store's folder.
 ///
 /// # Errors
 /// [`Error::StoreUrl`] naming the place. A file that does not exist is not an error.

@@ -8,7 +8,7 @@ use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, FilterName};
 use crate::pointer::{Pin, Pointer};
-use crate::protocol::{self, Step};
+use crate::protocol::{self, RecordState, Step};
 use crate::remedy::Remedy;
 
 impl Store {
@@ -78,6 +78,22 @@ impl Store {
         let key = key::pin(filter);
         let bytes = records::checked(&key, pin.to_bytes())?;
         records::put_if(&*self.record_store, &key, bytes, read).await
+    }
+
+    /// The state of a day's pointer, for reports: what is in its place in a local store and is no
+    /// file (a folder, a link to nothing) counts as a pointer that cannot be read.
+    ///
+    /// # Errors
+    /// The others of [`Store::pointer`].
+    pub async fn pointer_state(
+        &self,
+        filter: &FilterName,
+        day: Day,
+    ) -> Result<RecordState<Pointer>, Error> {
+        match self.pointer(filter, day).await {
+            Err(error @ Error::StoreUrl { .. }) => Ok(RecordState::Unreadable(error.to_string())),
+            read => Ok(read?.state),
+        }
     }
 
     /// Restores what was there before a pointer was written, whatever that was, unless somebody has

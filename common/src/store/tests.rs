@@ -333,6 +333,12 @@ async fn a_pointer_that_is_a_folder_or_leads_nowhere_is_an_error_and_its_day_is_
     std::fs::create_dir_all(&path).unwrap();
     assert_eq!(store.pointer_days(&rt()).await.unwrap(), [day()]);
     assert!(store.pointer(&rt(), day()).await.unwrap_err().to_string().contains("is a folder"));
+    // A report goes on.
+    let state = store.pointer_state(&rt(), day()).await.unwrap();
+    assert!(
+        matches!(&state, RecordState::Unreadable(why) if why.contains("is a folder")),
+        "{state:?}"
+    );
     std::fs::remove_dir(&path).unwrap();
     std::os::unix::fs::symlink("nowhere", &path).unwrap();
     assert_eq!(store.pointer_days(&rt()).await.unwrap(), [day()]);

@@ -283,9 +283,14 @@ impl LiveSet {
         let _ = self.below.set(below);
     }
 
-    /// Whether it belongs to a filter of the configuration.
+    /// Whether it belongs to a filter of the configuration that is live here.
     pub(crate) fn is_declared(&self) -> bool {
         self.below.get().is_some()
+    }
+
+    /// Whether clients made it, and not a configuration.
+    pub(crate) fn is_of_clients(&self) -> bool {
+        !self.options.is_over_day
     }
 
     /// How many copies of a hash there are.

@@ -330,12 +330,16 @@ fn redis_clients_get_an_error_for_a_filter_that_has_no_live_ids_here() {
     assert_eq!(alone.connect().call("BF.ADD rt old"), ":1|");
     alone.kill();
 
-    // `rt` is served without live IDs, `else` is not served.
+    // `rt` is served without live IDs, `else` is not served, and was.
     std::fs::write(path("live.toml"), "[filters.rt]\n[filters.else]\nlive = \"decide\"\n").unwrap();
+    Publisher::day(&backend, today()).filter("else").users(0..5_000).publish();
     let (config, data) = (path("live.toml"), path("data"));
-    let more =
-        ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0", "--filter", "rt"];
-    let daemon = Daemon::ready(&backend, &more);
+    let more = ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0", "--filter"];
+    let before = Daemon::ready(&backend, &[&more[..], &["else"]].concat());
+    assert_eq!(wire_call(&before, "BF.ADD else unshipped"), ":1|");
+    before.signal("KILL");
+    before.wait();
+    let daemon = Daemon::ready(&backend, &[&more[..], &["rt"]].concat());
     for name in ["rt", "else"] {
         for command in ["BF.EXISTS", "SISMEMBER", "BF.ADD", "SADD", "CF.COUNT"] {
             let reply = wire_call(&daemon, &format!("{command} {name} a"));
@@ -347,6 +351,9 @@ fn redis_clients_get_an_error_for_a_filter_that_has_no_live_ids_here() {
     assert_eq!(wire_call(&daemon, "BF.ADD other a"), ":1|");
     assert_eq!(wire_call(&daemon, "DEL rt"), ":1|");
     assert_eq!(wire_call(&daemon, "DEL rt"), ":0|");
+    // Its log may have IDs that are nowhere else.
+    let kept = "-ERR a filter of the configuration cannot be deleted|";
+    assert_eq!(wire_call(&daemon, "DEL else"), kept);
     // The other databases are the clients' own.
     let mut wire = Wire::connect(daemon.resp.as_deref().unwrap());
     assert_eq!(wire.call("SELECT 1"), "+OK|");

@@ -46,7 +46,8 @@ fn type_of(set: &LiveSet) -> &'static str {
 fn del(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     for name in &request[1..] {
         let key = session.key(name)?;
-        if session.live().get(&key, session.now).is_some_and(|set| set.is_declared()) {
+        let set = session.live().get(&key, session.now);
+        if set.is_some_and(|set| !session.live().may_be_removed(&set)) {
             return Err("ERR a filter of the configuration cannot be deleted".into());
         }
     }
