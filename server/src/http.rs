@@ -66,8 +66,7 @@ pub use crate::token::Token;
 #[non_exhaustive]
 pub struct HttpConfig {
     /// Where everybody looks IDs up. IDs of live filters are added and deleted here, too, with the
-    /// token of the `LiveConfig`; without one only if this is a loopback
-    /// address.
+    /// token of the `LiveConfig`; without one only if this is a loopback address.
     pub public: SocketAddr,
     /// Where operators reload, and see the page.
     pub admin: SocketAddr,

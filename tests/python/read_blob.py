@@ -11,6 +11,7 @@ It shares no code with the program; XXH3-64 and BLAKE3 come from the packages xx
 
 import datetime
 import json
+import math
 import re
 import struct
 import sys
@@ -232,6 +233,31 @@ class Spark:
     is_set = Guava.is_set
 
 
+def check_limits(record, kind):
+    """The section "Limits" of the page."""
+    name = re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", record["filter"], re.ASCII)
+    require(name, "the filter's name is none")
+    most_units = {Blocked: 1 << 32}.get(kind, (1 << 31) - 1)
+    require(1 <= record["units"] <= most_units, "it cannot have so many units")
+    require(1 <= record["probes"] <= (16 if kind is Blocked else 125), "it cannot have so many probes")
+    bits = record["units"] * (512 if kind is Blocked else 64)
+    require(1 <= record["ids"] <= bits, "it cannot have so many IDs")
+    require(0 < record["fpp_target"] < 1, "the target is not between 0 and 1")
+    require(record["fpp_hits"] <= record["fpp_lookups"], "more hits than lookups")
+
+
+def check_fill(filter, ids, ones):
+    """Whether as many bits are set as that number of IDs sets: also all ones can have a digest."""
+    k = filter.probes
+    if isinstance(filter, Blocked):
+        share = -math.expm1(ids / filter.units * math.expm1(k * math.log1p(-1 / 512)))
+    else:
+        share = -math.expm1(-k * ids / filter.bits)
+    sigma = k * math.sqrt(ids / 2) / filter.bits
+    near = abs(ones / filter.bits - share) <= max(0.01 * share, 6 * sigma)
+    require(near, f"{ones} bits are set, and {ids} IDs set about {share * filter.bits:.0f}")
+
+
 def probe_id(i):
     length = i + 1 if i < 16 else 16 + 21 * (i - 15)
     return bytes(ord("a") + (i + j) % 26 for j in range(length))
@@ -258,11 +284,12 @@ def read(blob):
     require(record["id_encoding"] != 2, "its IDs are URLs, for which this reader has no rules")
     require(record["key_id"] == 0 and record["id_encoding"] == 0, "a reserved field is used")
     require(record["origin"] in (0, 1), "the origin is unknown")
-    require(record["units"] > 0 and record["ids"] > 0, "there is nothing in it")
+    check_limits(record, kind)
 
     filter = kind(record, blob[start:-32])
     ones = sum(byte.bit_count() for byte in filter.words)
     require(ones == record["ones"], f"{ones} bits are set, not {record['ones']}")
+    check_fill(filter, record["ids"], ones)
     hashes = [filter.hashes(probe_id(i)) for i in range(64)]
     require([h for pair in hashes for h in pair] == record["probe_hashes"], "the hashes differ")
     positions = [position for pair in hashes for position in filter.positions(pair)]
