@@ -71,16 +71,24 @@ func readBlob(path string) ([]byte, error) {
 	}
 	head := make([]byte, headBytes)
 	if _, err := io.ReadFull(file, head); err != nil {
-		return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		return nil, withPath(path, err)
 	}
 	if err := checkSize(head, uint64(size)); err != nil {
 		return nil, err
 	}
 	blob := make([]byte, size)
 	if _, err := io.ReadFull(file, blob[copy(blob, head):]); err != nil {
-		return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		return nil, withPath(path, err)
 	}
 	return blob, nil
+}
+
+// The end of a file says nothing of which; other errors do.
+func withPath(path string, err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return err
 }
 
 // Parse checks the bytes of a blob, and looks IDs up in them: they must not change afterwards.

@@ -383,7 +383,7 @@ impl Pointer {
     /// A sentence that says what is wrong with it, without its key, which the caller knows.
     pub fn parse(bytes: &[u8], filter: &FilterName, roots: &[String]) -> Result<Pointer, String> {
         let (loose, blob) = Loose::parse(bytes, filter, roots)?;
-        // A `previous` that cannot be read protects nothing, but must not stop a rollback.
+        // A `previous` that is text and no key protects nothing, but must not stop a rollback.
         let previous = loose.previous.and_then(|p| BlobKey::parse(&p, filter, roots).ok());
         Ok(Pointer {
             bytes: loose.bytes,

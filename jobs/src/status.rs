@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::head::Head;
 use bloomsday_common::live::lease::Lease;
@@ -111,7 +112,12 @@ async fn report(
     let now = Timestamp::now();
     let pointers = pointers(store, filter, retention, now).await?;
     let days = days_to_follow(Day::of(now), None, retention.max_age_days);
-    let (followed, error) = match store.follow(filter, &days, now).await? {
+    let following = match store.follow(filter, &days, now).await {
+        // A folder or a link in place of a record: servers keep what they have.
+        Err(error @ StoreError::StoreUrl { .. }) => Following::Keep(error),
+        following => following?,
+    };
+    let (followed, error) = match following {
         Following::Blob(followed) => {
             // A pointer may outlive its blob, or name one that these credentials may not read; a
             // server then stays as it is.

@@ -260,23 +260,32 @@ impl Live {
             let _ = log.write();
             log.queue();
         }
+        if set.expires_at().is_some() {
+            // Set while the configuration did not name it.
+            drop(set.expire_at(now, None));
+        }
         set.put_over(below);
         Ok(set)
     }
 
     /// Keeps these names from clients: filters of the configuration have them, without live IDs.
     pub(crate) fn reserve_names<'a>(&self, names: impl IntoIterator<Item = &'a FilterName>) {
-        let mut reserved = self.0.reserved_names.write().unwrap_or_else(PoisonError::into_inner);
         for name in names {
             let key = Key::of_filter(name);
-            let of_clients = self.sets().get(&key).is_some_and(|set| set.is_of_clients());
-            if of_clients && !reserved.contains(&key) {
-                tracing::warn!(
+            match self.sets().get(&key).map(|set| set.is_of_clients()) {
+                Some(true) => tracing::warn!(
                     "clients have made a filter `{name}`, and the configuration has one of this name without live \
                      IDs: clients reach neither; delete theirs with DEL, or rename yours"
-                );
+                ),
+                Some(false) => tracing::warn!(
+                    "`{name}` has a log of live IDs in this data folder, and is not live on this server: what is not \
+                     in the store yet comes there when it is (`live`)"
+                ),
+                None => {}
             }
-            reserved.insert(key);
+            // Not while the sets are locked: who removes one asks for this with the sets locked.
+            let mut reserved = self.0.reserved_names.write();
+            reserved.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut()).insert(key);
         }
     }
 
@@ -399,7 +408,12 @@ impl Live {
     fn remove_if(&self, set: &Arc<LiveSet>, when: End) -> Result<bool, Arc<str>> {
         let mut sets = self.sets_mut();
         let is_there = sets.get(set.key()).is_some_and(|other| Arc::ptr_eq(other, set));
-        if !is_there || !self.may_be_removed(set) || !set.end(when) {
+        // A log that got an end while the configuration did not name its filter keeps its IDs.
+        let may_be_removed = match when {
+            End::IfExpired { .. } => set.is_of_clients(),
+            _ => self.may_be_removed(set),
+        };
+        if !is_there || !may_be_removed || !set.end(when) {
             return Ok(false);
         }
         let (mut removed, mut gone) = (Ok(true), None);
@@ -437,7 +451,7 @@ impl Live {
     pub(crate) fn made_by_clients(&self) -> Vec<(Key, LiveStatus)> {
         let now = self.now();
         let all = self.all();
-        let made = all.iter().filter(|set| !set.is_declared());
+        let made = all.iter().filter(|set| self.may_be_removed(set));
         made.map(|set| (set.key().clone(), set.status(now))).collect()
     }
 

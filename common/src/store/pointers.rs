@@ -81,7 +81,8 @@ impl Store {
     }
 
     /// The state of a day's pointer, for reports: what is in its place in a local store and is no
-    /// file (a folder, a link to nothing) counts as a pointer that cannot be read.
+    /// file there (a folder, a link to nothing or out of the store) counts as a pointer that cannot
+    /// be read.
     ///
     /// # Errors
     /// The others of [`Store::pointer`].
@@ -90,7 +91,8 @@ impl Store {
         filter: &FilterName,
         day: Day,
     ) -> Result<RecordState<Pointer>, Error> {
-        match self.pointer(filter, day).await {
+        self.check_pointers(filter).await?;
+        match self.pointer_unchecked(filter, day).await {
             Err(error @ Error::StoreUrl { .. }) => Ok(RecordState::Unreadable(error.to_string())),
             read => Ok(read?.state),
         }

@@ -70,13 +70,18 @@ fn a_repoint_that_servers_do_not_follow_yet_says_what_they_follow() {
 fn a_folder_in_place_of_a_file_is_named_and_does_not_count_as_none() {
     let (backend, day) = store();
     let pointer = Path::new(&backend.store).join(format!("rt/pointers/{day}"));
-    for path in [pointer, blob(&backend)] {
+    for path in [pointer.clone(), blob(&backend)] {
         let kept = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         let run = backend.bloomsday(&["query", "rt", "x"]).run();
         assert!(![0, 3, 4].contains(&run.code), "{}", run.stdout);
         run.complains(&["is a folder, not a file: move it away"]);
+        if path == pointer {
+            // A report goes on.
+            let report = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+            assert_eq!(report["state"], "failing", "{report}");
+        }
         fs::remove_dir(&path).unwrap();
         fs::write(&path, &kept).unwrap();
     }

@@ -358,6 +358,18 @@ fn redis_clients_get_an_error_for_a_filter_that_has_no_live_ids_here() {
     let mut wire = Wire::connect(daemon.resp.as_deref().unwrap());
     assert_eq!(wire.call("SELECT 1"), "+OK|");
     assert_eq!(wire.call("BF.ADD rt a"), ":1|");
+    drop(wire);
+    daemon.signal("TERM");
+    daemon.wait();
+
+    // Without the configuration it has no end either, which would count when it is back.
+    let alone = LiveDaemon::on(Path::new(&path("data")), &[]);
+    let no_end = "-ERR a filter of the configuration has no end|";
+    assert_eq!(alone.connect().call("EXPIRE else 100"), no_end);
+    assert_eq!(alone.connect().call("EXPIRE else 0"), no_end);
+    assert_eq!(alone.connect().call("BF.EXISTS else unshipped"), ":1|");
+    assert_eq!(alone.connect().call("DEL else"), ":1|");
+    alone.kill();
 }
 
 #[test]

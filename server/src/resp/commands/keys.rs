@@ -101,7 +101,7 @@ fn expire(
             let set = session.find_set(request[1])?;
             Ok(set.filter(|set| conditions.iter().all(|c| holds(set.expires_at(), c))))
         },
-        |session, set| match at <= now && !set.is_declared() {
+        |session, set| match at <= now && set.is_of_clients() {
             true => session.remove(set.key()).map(|_| Ok(())),
             false => end_at(session, set, Some(at)),
         },
@@ -150,7 +150,7 @@ fn end_at(
     set: &LiveSet,
     at: Option<u64>,
 ) -> Result<Result<(), SetError>, Fault> {
-    if set.is_declared() {
+    if !set.is_of_clients() {
         return Err("ERR a filter of the configuration has no end".into());
     }
     let (ticket, result) = set.expire_at(session.now, at);
