@@ -121,7 +121,7 @@ impl FilterHandle {
             SetError::Gone => "it was dropped".into(),
             SetError::Log(why) => why.to_string(),
         };
-        self.refused(why)
+        Error::ChangeRefused { filter, why }
     }
 
     fn refused(&self, why: String) -> Error {
