@@ -87,8 +87,8 @@ impl HttpConfig {
 impl fmt::Debug for HttpConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let HttpConfig { public, admin, .. } = self;
-        let mut shown = f.debug_struct("HttpConfig");
-        shown.field("public", public).field("admin", admin).finish_non_exhaustive()
+        let mut fields = f.debug_struct("HttpConfig");
+        fields.field("public", public).field("admin", admin).finish_non_exhaustive()
     }
 }
 
