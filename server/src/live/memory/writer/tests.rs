@@ -288,7 +288,7 @@ fn without_memory_adds_are_refused_and_lookups_go_on() {
     assert!(added > 2_000 && budget.taken() <= budget.limit(), "{added}");
     writer.table().each(&hashes[..added], |_, seen| assert_eq!(seen, LiveState::Alive));
     assert_eq!(writer.table().state_of(hashes[added]), LiveState::Unknown);
-    // What is deleted makes room.
+    // What is deleted frees its slot.
     assert_eq!(writer.forget(hashes[0], false), Ok(true));
     assert_eq!(writer.add(hashes[0]), Ok(Added::New));
     drop(writer);
