@@ -1,5 +1,5 @@
-//! The kernels that run inline: a lookup of a device ID without a call. Their
-//! instructions are in `assembly`.
+//! The kernels that run inline: a lookup of a device ID without a call. Their instructions are in
+//! `assembly`.
 
 use std::hint::assert_unchecked;
 
