@@ -91,13 +91,15 @@ impl ServeEnvironment {
         let Checked { live, access, serves } = serve.checked(settings)?;
         live.check_address(access.admin_token.is_some())?;
         let names = match serves {
-            Serves::RedisClients { .. } => vec![],
+            Serves::RedisClients { .. } => {
+                // With --filter, `serve` takes it.
+                if serve.admin.is_some() {
+                    say("warning", &format!("serve without --filter ends: {ADMIN_ALONE}"));
+                }
+                vec![]
+            }
             Serves::Filters { names, .. } => names,
         };
-        if names.is_empty() && serve.admin.is_some() {
-            // With that flag it is served.
-            say("warning", &format!("serve without --filter ends: {ADMIN_ALONE}"));
-        }
         let mut live_filters = 0;
         for filter in names {
             let config = settings.follow(filter);
