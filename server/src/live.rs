@@ -283,7 +283,7 @@ impl Live {
                 ),
                 None => {}
             }
-            // Not while the sets are locked: who removes one asks for this with the sets locked.
+            // Locked when the sets are free again: who removes a set locks them, then the names.
             let mut reserved = self.0.reserved_names.write();
             reserved.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut()).insert(key);
         }
