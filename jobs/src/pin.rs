@@ -74,7 +74,7 @@ impl Pin {
         }
         let before = read.state.found().map(|pin| pin.blob.clone());
         let retention = settings.retention(filter);
-        let (blob, _, header) = verified_target(&store, filter, &self.to, retention).await?;
+        let (blob, _, header) = verified_target(&store, filter, &self.to, None, retention).await?;
         if !self.dry_run {
             self.write(&store, &blob, &read, retention, now).await?;
             let event = HistoryEvent {

@@ -8,7 +8,7 @@ use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{self, BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer, reason};
 use bloomsday_common::protocol::{
-    FollowedBy, RecordState, Retention, Target, newest_buildable, target_of_day,
+    FollowedBy, Past, RecordState, Retention, Target, newest_buildable, target_of_day,
 };
 use bloomsday_common::store::{Store, Versioned};
 use clap::Args;
@@ -157,7 +157,7 @@ pub(crate) async fn repoint(
 ) -> Result<Repointed, Error> {
     let read = store.pointer(filter, day).await?;
     let previous = read.state.found().map(|pointer| pointer.blob.clone());
-    let (blob, bytes, header) = verified_target(store, filter, to, retention).await?;
+    let (blob, bytes, header) = verified_target(store, filter, to, Some(day), retention).await?;
     let unchanged = previous.as_ref() == Some(&blob);
     let done = Repointed {
         filter: filter.clone(),
@@ -281,11 +281,13 @@ pub(crate) async fn record(store: &Store, filter: &FilterName, event: &HistoryEv
 }
 
 /// Finds the blob that an operator means, and makes every check that a server makes. Refuses a blob
-/// that prune may be about to delete.
+/// that prune may be about to delete, and one that was rejected, unless its key names it or it is
+/// for the pointer of its own day, `pointer_day`.
 pub(crate) async fn verified_target(
     store: &Store,
     filter: &FilterName,
     to: &str,
+    pointer_day: Option<Day>,
     retention: Retention,
 ) -> Result<(BlobKey, u64, Header), Error> {
     let key = match to.parse::<Day>() {
@@ -297,7 +299,15 @@ pub(crate) async fn verified_target(
                 Err(_) => RecordState::Absent,
             };
             match target_of_day(day, &pointer, &store.blobs(filter, Some(day)).await?) {
-                Target::Blob(key) => key,
+                Target::Blob(key) => {
+                    if pointer_day != Some(day)
+                        && let Some(why) = why_rejected(store, day, &pointer, &key, retention).await
+                    {
+                        let own = format!("to use it all the same: --to {key}");
+                        return Err(Error::Usage(format!("{why}; {own}")));
+                    }
+                    key
+                }
                 Target::None => {
                     return Err(Error::NotFound(format!(
                         "`{filter}` has no blob of {day} in {}: see `bloomsday status {filter}`",
@@ -314,4 +324,40 @@ pub(crate) async fn verified_target(
     store.ensure_retained(&key, retention).await?;
     let (header, filter) = store.open_blob(&key).await?;
     Ok((key, filter.memory().len() as u64, header))
+}
+
+/// Why a day's own blob is hardly what an operator means who names the day: it was rolled back, or
+/// a gate refused it.
+async fn why_rejected(
+    store: &Store,
+    day: Day,
+    pointer: &RecordState<Pointer>,
+    blob: &BlobKey,
+    retention: Retention,
+) -> Option<String> {
+    match pointer.found().map(|pointer| &pointer.blob) {
+        Some(named) if named == blob => return None,
+        Some(named) => {
+            return Some(format!(
+                "{day} is rolled back itself: its pointer names the blob of {other} (--to {other}), and no more \
+                 its own one",
+                other = named.day
+            ));
+        }
+        None => {}
+    }
+    let history = match store.pointer_history(&blob.filter).await {
+        Ok(history) => history,
+        Err(error) => {
+            say("warning", &format!("whether {blob} was rejected is not known: {error}"));
+            return None;
+        }
+    };
+    let past = Past::of(day, &history, pointer, Day::of(Timestamp::now()), retention);
+    if past.was_rejected(blob) {
+        return Some(format!("{day} was rolled back from its only blob"));
+    }
+    let newest = history.iter().find(|event| event.blob.as_ref() == Some(blob))?;
+    (newest.outcome == Outcome::Refused)
+        .then(|| format!("a gate refused the only blob of {day} (see `bloomsday history`)"))
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
-use bloomsday_common::hash::Xxh3;
+use bloomsday_common::hash::{Xxh3, is_valid_len};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::{DEFAULT_TRACE_DAYS, DayLookup, Store, TraceSummary};
 use clap::Args;
@@ -24,9 +24,9 @@ use crate::output::{Output, or_dash, say, table};
 /// never there has some hits.
 ///
 /// Ends with 0 when a day that could be read contains the ID, or it is live; with 3 when every day
-/// could be read and none contains it; and with 1 when none does and at least one, or the live
-/// IDs, could not be read. An ID that was deleted from the live filter counts as one that no day
-/// contains.
+/// could be read and none contains it; and with 1 when none does and at least one could not be
+/// read, or when the live IDs could not be. An ID that was deleted from the live filter counts as
+/// one that no day contains.
 ///
 /// Fetches one blob for each day: the one that the day's pointer names, or the day's only blob if
 /// it has no pointer. Of a live filter it also reads the segments of its last days, which servers
@@ -50,20 +50,27 @@ impl Trace {
         let store = settings.open_store()?;
         let id = self.id.into_vec();
         let today = Day::of(Timestamp::now());
+        if !is_valid_len(&id) {
+            let bytes = id.len();
+            say(
+                "note",
+                &format!("an ID has 1 to 1,024 bytes, this one {bytes}: it is always a miss"),
+            );
+        }
         let show = |lookup: &DayLookup| output.show(lookup, String::new);
         let trace = store.trace(&self.filter, today, self.days, &id, show).await?;
         let live = live(settings, &store, &self.filter, &id, &trace.days).await;
-        let (live, is_live_unread) = match live {
+        let live = match live {
             Err(error) if error.exit_status() == exit::CORRUPT => {
                 say("warning", &format!("the live IDs could not be read: {error}"));
-                (None, true)
+                Some(LiveLookup::of(State::Unreadable))
             }
-            read => (read?, false),
+            read => read?,
         };
         if let Some(live) = &live {
             output.show(live, String::new);
         }
-        if trace.days.is_empty() && live.is_none() && !is_live_unread {
+        if trace.days.is_empty() && live.is_none() {
             let (filter, store, days) = (&self.filter, store.name(), self.days);
             return Err(Error::NotFound(format!(
                 "`{filter}` has no blob of the last {days} days in {store}"
@@ -77,12 +84,14 @@ impl Trace {
             Some(State::Deleted) => false,
             Some(State::Confirmed | State::Unconfirmed | State::Waiting) => true,
             Some(State::No | State::Expired) | None => trace.summary.days_found > 0,
+            // It may have been deleted.
+            Some(State::Unreadable) => return Ok(ExitCode::from(exit::FAILED)),
         };
         let unread = trace.summary.days_unreadable;
         if !found && unread > 0 {
             say("warning", &format!("{unread} of {} days could not be read", trace.days.len()));
         }
-        if !found && (unread > 0 || is_live_unread) {
+        if !found && unread > 0 {
             return Ok(ExitCode::from(exit::FAILED));
         }
         Ok(if found { ExitCode::SUCCESS } else { ExitCode::from(exit::MISS) })
@@ -117,6 +126,8 @@ enum State {
     Unconfirmed,
     /// It was deleted, which hides it also from the day's filters.
     Deleted,
+    /// A log is damaged: nobody knows.
+    Unreadable,
 }
 
 /// Looks an ID up in the segments; `None` for a filter without any.
@@ -135,7 +146,7 @@ async fn live(
     // A deletion hides an ID for longer than an add shows it.
     let searched = settings.retention(filter).keep_days.max(settings.segment_days(filter));
     let Some(change) = store.live_change(filter, today, searched, hash).await? else {
-        return Ok(Some(LiveLookup { live: State::No, since: None, day: None }));
+        return Ok(Some(LiveLookup::of(State::No)));
     };
     let added = Day::of(change.at);
     let covers = |lookup: &&DayLookup| {
@@ -157,6 +168,10 @@ async fn live(
 }
 
 impl LiveLookup {
+    fn of(live: State) -> LiveLookup {
+        LiveLookup { live, since: None, day: None }
+    }
+
     fn describe(&self) -> String {
         let since = self.since.map_or(String::new(), |at| format!("{at:.0}"));
         let day = or_dash(self.day);
@@ -174,6 +189,9 @@ impl LiveLookup {
                  late.\n"
             ),
             State::Deleted => format!("Deleted at {since}: a miss, whatever the days contain.\n"),
+            State::Unreadable => {
+                "The live IDs could not be read: it may be live, or deleted.\n".into()
+            }
         }
     }
 }
@@ -193,7 +211,7 @@ fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
                 notes.push("rolled back: this is the day's own blob");
             }
             if !lookup.has_pointer {
-                notes.push("no pointer that can be read: servers do not follow it");
+                notes.push("this day has no pointer that can be read");
             }
             vec![
                 lookup.day.to_string(),

@@ -119,6 +119,32 @@ fn a_rollback_stands_against_the_same_data_and_yields_to_mended_data() {
 }
 
 #[test]
+fn a_day_names_no_blob_that_a_gate_refused_or_a_rollback_left() {
+    let backend = Backend::local();
+    let days: Vec<String> = (0..4).rev().map(|ago| today().minus(ago).to_string()).collect();
+    let [good, rolled_back, refused, day] = &days[..] else { unreachable!() };
+    let build =
+        |day: &str, ids| Publisher::day(&backend, day).input(users(&backend, day, 0..ids)).run();
+    build(good, 5_000).expect(0);
+    build(rolled_back, 5_100).expect(0);
+    backend.bloomsday(&["repoint", "rt", rolled_back, "--to", good]).run().expect(0);
+    let blob = build(refused, 500).expect(6).json()["blob"].as_str().unwrap().to_owned();
+    build(day, 5_200).expect(0);
+    let commands = [&["repoint", "rt", day][..], &["pin", "rt"]];
+    for command in commands {
+        let to = |to: &str| backend.bloomsday(&[command, &["--to", to]].concat()).run();
+        let run = to(rolled_back).expect(2);
+        run.complains(&[&format!("its pointer names the blob of {good} (--to {good})")]);
+        let run = to(refused).expect(2);
+        run.complains(&["a gate refused the only blob", &format!("all the same: --to {blob}")]);
+    }
+    // By its key, or for its own day, it is meant.
+    backend.bloomsday(&["repoint", "rt", day, "--to", &blob]).run().expect(0);
+    backend.bloomsday(&["repoint", "rt", refused, "--to", refused]).run().expect(0);
+    backend.bloomsday(&["repoint", "rt", rolled_back, "--to", rolled_back]).run().expect(0);
+}
+
+#[test]
 fn a_pin_overrides_the_pointers_while_builds_go_on() {
     for backend in Backend::all() {
         let (day, before) = (today().to_string(), today().minus(1).to_string());
