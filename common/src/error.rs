@@ -281,7 +281,7 @@ pub enum Error {
     /// A filter with blobs and without a single pointer.
     #[error(
         "`{filter}` has not one pointer in {place}, and {blobs} blobs that would go: none was deleted. {}; \
-         if they were lost, repoint a day or build one; if the filter is no longer wanted, delete its \
+         if they were lost, repoint the days that were built before, or build one; if the filter is no longer wanted, delete its \
          folder with the store's own tools",
         Remedy::NamePointers
     )]

@@ -17,6 +17,7 @@
 //! | [`url_id`] | an ID that is a URL, in one form for URLs that mean the same page |
 //! | [`mod@pointer`] | the pointer, pin and history records |
 //! | [`protocol`] | every decision of publish, repoint, pin, prune and follow, as pure functions |
+//! | [`mod@random`] | a random number |
 //! | [`atomic_file`] | writes a file completely or not at all |
 //! | [`store`] | every read and write; does what [`protocol`] decides |
 //! | [`redact`] | foreign text in messages: on one line, cut, without secrets |
@@ -96,6 +97,7 @@ pub mod live;
 pub mod memory;
 pub mod pointer;
 pub mod protocol;
+pub mod random;
 pub mod redact;
 pub mod remedy;
 pub mod simhash;

@@ -7,6 +7,7 @@
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use crate::day::Day;
 use crate::digest::Digest;
@@ -298,8 +299,8 @@ struct Loose {
 /// A value, or none for one of another type: a later version may know more of them, and a rollback
 /// by hand must not fail by a field that decides nothing.
 fn or_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
-    let value = serde_json::Value::deserialize(from)?;
-    Ok(serde_json::from_value(value).ok())
+    let value = Box::<RawValue>::deserialize(from)?;
+    Ok(serde_json::from_str(value.get()).ok())
 }
 
 impl Loose {
@@ -493,6 +494,7 @@ mod tests {
         for field in [
             "\"act\": \"import\"",
             "\"bytes\": 1.5",
+            "\"bytes\": 1e999",
             "\"ids\": \"many\"",
             "\"published_at\": \"2026-11-19 02:00\"",
             "\"reason\": {}",

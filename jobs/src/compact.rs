@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::config::{BuildOverrides, Settings};
 use crate::error::Error;
 use crate::output::{Output, mebibytes, thousands};
+use crate::place::ensure_not_in_store;
 use crate::resources::Resources;
 
 /// Rows of a row group: some MB.
@@ -60,10 +61,11 @@ impl Compact {
             dry_run,
             ..BuildOverrides::default()
         };
+        let file = to.unwrap_or_else(|| format!("{filter}-{day}.parquet").into());
+        ensure_not_in_store(&file)?;
         let job = settings.build_job(filter.clone(), day, overrides)?;
         let store = settings.open_store()?;
         let found = compact(&job, &store, &output.build_progress()).await?;
-        let file = to.unwrap_or_else(|| format!("{filter}-{day}.parquet").into());
         let bytes = if dry_run { None } else { Some(write(&file, &found)?) };
         let (hashes, rows, segments) = (found.len(), found.rows, found.segments);
         let report = json!({

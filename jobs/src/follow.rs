@@ -3,22 +3,24 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bloomsday_common::atomic_file;
 use bloomsday_common::day::Day;
-use bloomsday_common::hash::mix64;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::protocol::FollowedBy;
+use bloomsday_common::random::random;
 use bloomsday_common::store::Store;
 use bloomsday_server::Config;
 use clap::Args;
+use jiff::Timestamp;
 use serde_json::json;
 
 use crate::config::{Settings, poll_interval};
 use crate::error::Error;
 use crate::inspect;
-use crate::output::{Output, mebibytes};
+use crate::output::{Output, mebibytes, say};
+use crate::place::{ensure_not_in_store, in_store};
 use crate::signals::EndSignals;
 use crate::target::target;
 
@@ -57,14 +59,15 @@ impl Follow {
         }
         check_place(&self.to, &store)?;
         let max_age_days = settings.max_age_days(&self.filter);
+        let mut last_followed = self.followed_before();
         if self.once {
-            self.round(&store, max_age_days, &mut None, output).await?;
+            self.round(&store, max_age_days, &mut last_followed, output).await?;
             return Ok(ExitCode::SUCCESS);
         }
         let interval = self.poll_interval.or(settings.file().poll_interval);
         let interval = interval.unwrap_or(Config::new("", Vec::new()).poll_interval);
         let mut end = EndSignals::new()?;
-        let (mut last_followed, mut last_failure) = (None, None);
+        let mut last_failure = None;
         loop {
             let round = async {
                 let round = self.round(&store, max_age_days, &mut last_followed, output);
@@ -89,6 +92,22 @@ impl Follow {
         }
     }
 
+    /// The day of the blob in the file, as for a server that starts with a cached copy.
+    fn followed_before(&self) -> Option<Day> {
+        let day = sound_blob(&self.to)?.day;
+        if day > Day::of(Timestamp::now()) {
+            let path = self.to.display();
+            say(
+                "warning",
+                &format!(
+                    "{path} has the blob of {day}, which has not begun: until then no pointer replaces it, unless \
+                     you delete the file (was this machine's clock set back, or was that blob pinned?)"
+                ),
+            );
+        }
+        Some(day)
+    }
+
     /// Replaces the file if the store names another blob than the one in it. `last_followed` is the
     /// newest day whose pointer was followed: a clock that is set back does not remove its blob.
     async fn round(
@@ -104,10 +123,6 @@ impl Follow {
             let (path, other) = (self.to.display(), &there.filter);
             let why = format!("{path} is of the filter `{other}`: name another file");
             return Err(Error::Usage(why));
-        }
-        // As a server that starts with a cached copy.
-        if last_followed.is_none() {
-            *last_followed = there.as_ref().map(|there| there.day);
         }
         let target = target(store, &self.filter, *last_followed, max_age_days).await?;
         if let FollowedBy::Pointer { day } = target.by {
@@ -146,18 +161,9 @@ fn sound_blob(path: &Path) -> Option<BlobKey> {
 
 /// Whether a file can be written there: an error before the first blob is fetched.
 fn check_place(path: &Path, store: &Store) -> Result<(), Error> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let Ok(folder) = folder.unwrap_or(Path::new(".")).canonicalize() else {
-        let why = format!("there is no folder for {}: create it", path.display());
-        return Err(Error::NotFound(why));
-    };
-    // A blob in a store is never changed, whoever's it is.
-    let is_filter =
-        |folder: &Path| folder.join("blobs").is_dir() && folder.join("pointers").is_dir();
-    let in_own = store.folder().is_some_and(|own| folder.starts_with(own));
-    if in_own || folder.ancestors().any(is_filter) {
-        let why = format!("--to names a file in a store, {}: name another place", path.display());
-        return Err(Error::Usage(why));
+    let folder = ensure_not_in_store(path)?;
+    if store.folder().is_some_and(|own| folder.starts_with(own)) {
+        return Err(in_store(path));
     }
     // Follows a link. What is not there yet is made.
     let Ok(there) = path.metadata() else { return Ok(()) };
@@ -178,7 +184,5 @@ fn check_place(path: &Path, store: &Store) -> Result<(), Error> {
 
 /// The interval, up to a tenth longer or shorter, so that a fleet does not poll at one moment.
 fn spread(interval: Duration) -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let random = mix64(now.as_nanos() as u64 ^ u64::from(std::process::id()) << 32);
-    interval.mul_f64(0.9 + 0.2 * (random as f64 / u64::MAX as f64))
+    interval.mul_f64(0.9 + 0.2 * (random() as f64 / u64::MAX as f64))
 }

@@ -16,6 +16,7 @@ use crate::config::Settings;
 use crate::error::{Error, exit};
 use crate::inspect;
 use crate::output::{Output, say, who};
+use crate::place::ensure_not_in_store;
 use crate::remedy;
 use crate::report::describe;
 
@@ -90,6 +91,7 @@ impl Export {
             Format::Guava => ("Guava", Layout::Guava),
             Format::Spark => ("Spark", Layout::Spark2),
         };
+        self.output.as_deref().map_or(Ok(()), |path| ensure_not_in_store(path).map(drop))?;
         let (key, header, filter) = inspect::open(&self.blob, settings).await?;
         if !self.format.has(header.shape.layout()) {
             return Err(Error::Usage(format!(

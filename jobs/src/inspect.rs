@@ -168,6 +168,9 @@ pub(crate) async fn open(
     // A key of the store has its folder in it.
     if path.is_file() || !text.contains("blobs/") {
         return open_blob_file(path).map_err(|error| match error {
+            Error::NotFound(_) if text.contains("://") => Error::NotFound(format!(
+                "{text} is not the URL of a blob, which ends with `/FILTER/blobs/DAY-DIGEST.bloom`"
+            )),
             Error::NotFound(why) => Error::NotFound(format!(
                 "{why}: name a file, or a blob of the store by its key or URL"
             )),

@@ -22,6 +22,7 @@ mod inspect;
 mod man_pages;
 mod output;
 mod pin;
+mod place;
 mod plan;
 mod prune;
 mod query;

@@ -46,6 +46,13 @@ pub(crate) async fn target(
         Following::Blob(followed) => Ok(followed),
         Following::Keep(error) => Err(error.into()),
         Following::NotFound(days) => {
+            // A local store that is not mounted has no pointers, either.
+            if let Some(folder) = store.folder().filter(|folder| !folder.is_dir()) {
+                let store = folder.display();
+                return Err(Error::NotFound(format!(
+                    "the folder of the store, {store}, is not there"
+                )));
+            }
             let day = |day: Option<&Day>| day.map_or(String::new(), Day::to_string);
             let (oldest, newest) = (day(days.last()), day(days.first()));
             Err(Error::NotFound(format!(

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
-use crate::random::{random, random_fraction};
+use bloomsday_common::random::random;
+
+#[cfg(any(feature = "redis-streams", feature = "kafka"))]
+use crate::random::random_fraction;
 
 /// The pauses between attempts that fail.
 pub(crate) struct Backoff {

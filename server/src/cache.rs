@@ -25,6 +25,7 @@ use std::time::Duration;
 use bloomsday_common::atomic_file::{self, Step};
 use bloomsday_common::blob::RawBlob;
 use bloomsday_common::crash_point::crash_point;
+use bloomsday_common::day::Day;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::store::{Store, read_copy, real_path};
@@ -55,6 +56,15 @@ struct Record {
     store: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     blob: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pointer_day: Option<Day>,
+}
+
+/// What was followed last.
+pub(crate) struct LastFollowed {
+    pub(crate) blob: BlobKey,
+    /// The day of the pointer that named it; a pin has none.
+    pub(crate) pointer_day: Option<Day>,
 }
 
 /// A folder with one blob for each filter. Cheap to clone.
@@ -129,7 +139,7 @@ impl Cache {
     }
 
     /// The blob that was used last, if its copy is from this store.
-    pub(crate) async fn followed(&self, filter: &FilterName) -> Option<BlobKey> {
+    pub(crate) async fn followed(&self, filter: &FilterName) -> Option<LastFollowed> {
         let (cache, filter) = (self.clone(), filter.clone());
         self.in_time(RECORD_DEADLINE, move || cache.record(&filter)).await?
     }
@@ -186,10 +196,16 @@ impl Cache {
         }
     }
 
-    /// Writes the copy and the record of a verified blob, and removes the copy before it.
+    /// Writes the copy and the record of a verified blob, which the pointer of `pointer_day` named,
+    /// and removes the copy before it.
     ///
     /// After a crash at any moment a start finds the old record or the new one, with its blob.
-    pub(crate) fn keep(&self, key: &BlobKey, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn keep(
+        &self,
+        key: &BlobKey,
+        pointer_day: Option<Day>,
+        bytes: &[u8],
+    ) -> io::Result<()> {
         // After a panic there is nothing to mend: each file is whole or not there.
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         // Somebody may have deleted it.
@@ -207,7 +223,8 @@ impl Cache {
         if !is_file(&copy) || fs::symlink_metadata(&copy)?.len() != bytes.len() as u64 {
             write_durably(&copy, bytes, stop_for_tests)?;
         }
-        write_durably(&folder.join(FOLLOWED), &self.record_of(Some(key)), stop_for_tests)?;
+        let record = self.record_of(Some(key), pointer_day);
+        write_durably(&folder.join(FOLLOWED), &record, stop_for_tests)?;
         for entry in fs::read_dir(folder)? {
             let other = entry?.path();
             if other != copy && is_copy(&other) && is_file(&other) {
@@ -226,7 +243,7 @@ impl Cache {
         let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         match fs::symlink_metadata(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return write_durably(&path, &self.record_of(None), |_| ());
+                return write_durably(&path, &self.record_of(None, None), |_| ());
             }
             about => about.map(drop)?,
         }
@@ -241,7 +258,7 @@ impl Cache {
     }
 
     /// The blob of the record, if it is from this store.
-    pub(crate) fn record(&self, filter: &FilterName) -> Option<BlobKey> {
+    pub(crate) fn record(&self, filter: &FilterName) -> Option<LastFollowed> {
         let folder = self.folder.join(filter.as_str());
         if !is_folder(&folder) {
             return None;
@@ -264,12 +281,17 @@ impl Cache {
             return None;
         };
         let own = *record.store == *self.store;
-        BlobKey::parse(&record.blob.filter(|_| own)?, filter, &[]).ok()
+        let blob = BlobKey::parse(&record.blob.filter(|_| own)?, filter, &[]).ok()?;
+        Some(LastFollowed { blob, pointer_day: record.pointer_day })
     }
 
-    fn record_of(&self, key: Option<&BlobKey>) -> Vec<u8> {
-        let blob = key.map(BlobKey::to_string);
-        let record = Record { bloomsday_cache: CACHE_VERSION, store: self.store.to_string(), blob };
+    fn record_of(&self, key: Option<&BlobKey>, pointer_day: Option<Day>) -> Vec<u8> {
+        let record = Record {
+            bloomsday_cache: CACHE_VERSION,
+            store: self.store.to_string(),
+            blob: key.map(BlobKey::to_string),
+            pointer_day,
+        };
         let mut bytes = serde_json::to_vec(&record).expect("a record holds only strings");
         bytes.push(b'\n');
         bytes

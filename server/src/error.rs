@@ -194,6 +194,13 @@ pub enum Error {
         /// The name of the filter.
         filter: String,
     },
+    /// IDs were not added or deleted: the day's filter, or what other servers added before the
+    /// start, is not loaded yet. A later try may succeed.
+    #[error("`{filter}` does not take these IDs now: it is not loaded yet")]
+    NotLoaded {
+        /// The name of the filter.
+        filter: String,
+    },
     /// IDs were not added or deleted, or nobody knows. A later try may succeed.
     #[error("`{filter}` does not take these IDs now: {why}")]
     ChangeRefused {
@@ -265,7 +272,10 @@ impl Error {
             Error::Segment { .. } | Error::TwoLogs { .. } => Kind::Corrupt,
             Error::OtherDecider { .. } | Error::ReadOnly { .. } => Kind::Superseded,
             Error::UnknownFilter { .. } => Kind::NotFound,
-            Error::NotReady { .. } | Error::Busy | Error::ChangeRefused { .. } => Kind::Transient,
+            Error::NotReady { .. }
+            | Error::Busy
+            | Error::NotLoaded { .. }
+            | Error::ChangeRefused { .. } => Kind::Transient,
             Error::Stopped | Error::FolderInUse { .. } | Error::System { .. } => Kind::Failed,
         }
     }

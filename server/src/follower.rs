@@ -35,6 +35,7 @@ use self::pin_watch::PinWatch;
 use self::resolve::{ResolveError, resolve};
 use self::round::{Attempt, RoundResult};
 use self::state::{FollowState, Next};
+use crate::cache::LastFollowed;
 use crate::cache::writer::CacheWriter;
 use crate::config::{Config, FilterConfig};
 use crate::generation::Generation;
@@ -182,9 +183,13 @@ impl Follower {
             Some(cache) => cache.followed(self.served.name()).await,
             None => None,
         };
-        let Some(blob) = cached else { return self.follow(loader, flags).await };
-        self.state.restore_last_followed(blob.day);
-        let by = FollowedBy::Pointer { day: blob.day };
+        let Some(LastFollowed { blob, pointer_day }) = cached else {
+            return self.follow(loader, flags).await;
+        };
+        self.state.restore_last_followed(pointer_day);
+        // A pin may have named the blob of a day that has not begun.
+        let today = Day::of(loader.clock.now());
+        let by = FollowedBy::Pointer { day: pointer_day.unwrap_or(blob.day.min(today)) };
         let cached = Followed { blob, bytes: None, by };
         self.may_load_cached = true;
         let mut result = self.follow_or_use_copy(loader, flags, &cached).await;
@@ -504,7 +509,7 @@ impl Follower {
             tracing::warn!(%filter, "no live IDs are taken over this filter: its layout is not `blocked`");
         }
         let bytes = generation.bytes;
-        self.cache_writer.set_next(generation.clone());
+        self.cache_writer.set_next(generation.clone(), followed.pointer_day());
         crash_point("swapping");
         #[cfg(feature = "live")]
         self.bring_back(&generation).await;

@@ -32,6 +32,7 @@ mod ticket;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -260,11 +261,8 @@ impl Live {
             let _ = log.write();
             log.queue();
         }
-        if set.expires_at().is_some() {
-            // Set while the configuration did not name it.
-            drop(set.expire_at(now, None));
-        }
         set.put_over(below);
+        self.reserved_names_mut().remove(&key);
         Ok(set)
     }
 
@@ -279,14 +277,15 @@ impl Live {
                 ),
                 Some(false) => tracing::warn!(
                     "`{name}` has a log of live IDs in this data folder, and is not live on this server: what is not \
-                     in the store yet comes there when it is (`live`)"
+                     in the store yet comes there when it is"
                 ),
                 None => {}
             }
             // Locked when the sets are free again: who removes a set locks them, then the names.
-            let mut reserved = self.0.reserved_names.write();
-            reserved.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut()).insert(key);
+            self.reserved_names_mut().insert(key);
         }
+        // What connections have found by name before counts no more.
+        self.0.changes.fetch_add(1, Ordering::Release);
     }
 
     /// Whether a filter of the configuration without live IDs has this name.
@@ -408,12 +407,8 @@ impl Live {
     fn remove_if(&self, set: &Arc<LiveSet>, when: End) -> Result<bool, Arc<str>> {
         let mut sets = self.sets_mut();
         let is_there = sets.get(set.key()).is_some_and(|other| Arc::ptr_eq(other, set));
-        // A log that got an end while the configuration did not name its filter keeps its IDs.
-        let may_be_removed = match when {
-            End::IfExpired { .. } => set.is_of_clients(),
-            _ => self.may_be_removed(set),
-        };
-        if !is_there || !may_be_removed || !set.end(when) {
+        // What clients made ends in its time, also under a name that is reserved now.
+        if !is_there || !self.may_be_removed(set) || !set.end(when) {
             return Ok(false);
         }
         let (mut removed, mut gone) = (Ok(true), None);
@@ -441,10 +436,22 @@ impl Live {
         removed
     }
 
-    /// The sets of a database, by name.
+    /// The sets of a database that clients reach, by name.
     pub(crate) fn list(&self, database: u8, now: u64) -> Vec<Arc<LiveSet>> {
-        let alive = |set: &Arc<LiveSet>| set.expires_at().is_none_or(|at| at > now);
-        self.all().into_iter().filter(|set| set.key().database == database && alive(set)).collect()
+        let mut sets = self.all();
+        sets.retain(|set| {
+            set.key().database == database
+                && set.expires_at().is_none_or(|at| at > now)
+                && !self.is_reserved(set.key())
+        });
+        sets
+    }
+
+    /// The names of the sets of these databases that clients may delete.
+    pub(crate) fn list_removable(&self, databases: RangeInclusive<u8>) -> Vec<Key> {
+        let mut sets = self.all();
+        sets.retain(|set| databases.contains(&set.key().database) && self.may_be_removed(set));
+        sets.iter().map(|set| set.key().clone()).collect()
     }
 
     /// The sets that clients made, and what is known of each.
@@ -554,6 +561,10 @@ impl Live {
 
     fn sets(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Arc<LiveSet>>> {
         self.0.sets.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reserved_names_mut(&self) -> RwLockWriteGuard<'_, BTreeSet<Key>> {
+        self.0.reserved_names.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sets_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<Key, Arc<LiveSet>>> {

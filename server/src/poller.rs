@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
+use bloomsday_common::random::random;
 use bloomsday_common::store::Store;
 use futures::future::{join_all, try_join_all};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -18,7 +19,7 @@ use crate::follower::{Follower, ReloadFlags};
 use crate::handle::ServedFilter;
 use crate::loader::Loader;
 use crate::memory_check::MemoryCheck;
-use crate::random::{random, random_fraction};
+use crate::random::random_fraction;
 use crate::readiness::Readiness;
 use crate::status::Reloaded;
 

@@ -1,12 +1,6 @@
-//! A random number, as the seed of the jitter of polls and of the guard's sample. Not for secrets.
+//! A random part of an interval, for the jitter of polls.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
-
-/// A random number: the standard library seeds its hash maps from the system.
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
 
 /// A uniformly random fraction of an interval.
 pub(crate) fn random_fraction(interval: Duration, random: u64) -> Duration {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::Store;
 use super::records::{RecordStore, put_if};
 use crate::error::Error;
+use crate::random::random;
 
 impl Store {
     /// Tests on a scratch key whether the store refuses a conditional write that it should refuse.
@@ -15,7 +16,9 @@ impl Store {
     /// # Errors
     /// The store's; [`Error::StoreUrl`] when it lets the second of two writers win.
     pub async fn check_conditional_writes(&self) -> Result<(), Error> {
-        let key = format!(".bloomsday-check-{}", std::process::id());
+        // Another one each time: several may run at once, each with the same number as a process.
+        let number = random();
+        let key = format!(".bloomsday-check-{number:x}");
         match Arc::ptr_eq(&self.record_store, &self.pointer_store) {
             true => self.check_writes(&*self.record_store, &key, true).await,
             false => {
@@ -23,8 +26,8 @@ impl Store {
                 // that.
                 self.check_writes(&*self.record_store, &key, false).await?;
                 // No filter's name begins or ends like this, and the day is long past.
-                let key = "0-bloomsday-check-0/pointers/1970-01-01";
-                self.check_writes(&*self.pointer_store, key, true).await
+                let key = format!("0-bloomsday-check-{number:x}-0/pointers/1970-01-01");
+                self.check_writes(&*self.pointer_store, &key, true).await
             }
         }
     }

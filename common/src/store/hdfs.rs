@@ -4,7 +4,6 @@
 //! conditional replacement. So pointers must live in another place.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -18,6 +17,8 @@ use object_store::{
     ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
     RenameOptions, RenameTargetMode, Result, UploadPart,
 };
+
+use crate::random::random;
 
 /// How a NameNode refuses for lack of rights.
 const FORBIDDEN: &str = "org.apache.hadoop.security.AccessControlException";
@@ -56,7 +57,7 @@ fn classify(path: &Path, error: Error) -> Error {
 /// own names are the same again, and the NameNode refuses one of a file that a killed upload has
 /// open, for as long as one of its DataNodes is away.
 fn staging(path: &Path) -> Path {
-    let number = RandomState::new().build_hasher().finish();
+    let number = random();
     let mut parts: Vec<String> = path.parts().map(|part| part.as_ref().to_owned()).collect();
     if let Some(name) = parts.last_mut() {
         *name = format!(".{name}.tmp.{number}");

@@ -92,9 +92,21 @@ impl Store {
         day: Day,
     ) -> Result<RecordState<Pointer>, Error> {
         self.check_pointers(filter).await?;
+        Ok(self.pointer_or_reason(filter, day).await?.state)
+    }
+
+    /// As [`Store::pointer_state`], with its version.
+    pub(super) async fn pointer_or_reason(
+        &self,
+        filter: &FilterName,
+        day: Day,
+    ) -> Result<Versioned<Pointer>, Error> {
         match self.pointer_unchecked(filter, day).await {
-            Err(error @ Error::StoreUrl { .. }) => Ok(RecordState::Unreadable(error.to_string())),
-            read => Ok(read?.state),
+            Err(error @ Error::StoreUrl { .. }) => {
+                let state = RecordState::Unreadable(error.to_string());
+                Ok(Versioned { state, version: Precondition::absent() })
+            }
+            read => read,
         }
     }
 

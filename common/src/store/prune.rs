@@ -371,7 +371,7 @@ impl Store {
         let (pointers, versions) = (Vec::new(), vec![(None, pin.version)]);
         let mut snapshot = ReferenceSnapshot { pin: pin.state, pointers, versions };
         for day in self.pointer_store.pointer_days(filter).await? {
-            let read = self.pointer_unchecked(filter, day).await?;
+            let read = self.pointer_or_reason(filter, day).await?;
             snapshot.pointers.push((day, read.state));
             snapshot.versions.push((Some(day), read.version));
         }

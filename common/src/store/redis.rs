@@ -53,7 +53,7 @@ redis.call('SET', KEYS[1], ARGV[2])
 return 1";
 
 /// Stands for a value that is not a string: it names no blob, and people read this in the message.
-const NOT_A_STRING: &[u8] = b"(this key of Redis holds another type than a string)";
+const NOT_A_STRING: &[u8] = b"(this key of Redis holds another type than a string: DEL it first)";
 
 /// Pointers in Redis. Other records stay in the object store.
 #[derive(Clone)]

@@ -56,7 +56,14 @@ impl FromStr for Expression {
         }
         let schedule = match Schedule::from_str(&format!("0 {}", fields.join(" "))) {
             Ok(schedule) => schedule,
-            Err(error) => return wrong(&error.to_string().replace('\n', " ")),
+            // The library's own words point into a text that has seconds, and call 59 too large.
+            Err(_) => {
+                return wrong(
+                    "a minute is 0 to 59, an hour 0 to 23, a day of the month 1 to 31, a month 1 to 12 \
+                     or its name; each field is `*` or a list of numbers, ranges that do not go past \
+                     their end (`22-23,0-4`), and steps (`*/15`)",
+                );
+            }
         };
         let expression = Expression { text: fields.join(" "), schedule };
         // The 31st of February is well formed, and never comes.

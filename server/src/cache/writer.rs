@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bloomsday_common::crash_point::crash_point;
+use bloomsday_common::day::Day;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::Cache;
@@ -12,20 +13,24 @@ use crate::generation::Generation;
 /// What one filter writes to the cache.
 #[derive(Default)]
 pub(crate) struct CacheWriter {
-    /// The generation to write next.
-    next: Option<Arc<Generation>>,
+    /// What to write next.
+    next: Option<Write>,
     /// The error of the last write, which is logged once.
     last_error: Option<String>,
     running: Option<JoinHandle<Result<(), WriteError>>>,
 }
 
-/// A failed write: the generation, and the error.
-struct WriteError(Arc<Generation>, String);
+/// A generation, and the day of the pointer that named it.
+struct Write(Arc<Generation>, Option<Day>);
+
+/// A failed write, and the error.
+struct WriteError(Write, String);
 
 impl CacheWriter {
-    /// Writes this generation next, instead of one that waits.
-    pub(crate) fn set_next(&mut self, generation: Arc<Generation>) {
-        self.next = Some(generation);
+    /// Writes this generation next, instead of one that waits. `pointer_day` is the day of the
+    /// pointer that named it.
+    pub(crate) fn set_next(&mut self, generation: Arc<Generation>, pointer_day: Option<Day>) {
+        self.next = Some(Write(generation, pointer_day));
     }
 
     /// Writes nothing next: the cache has it.
@@ -38,8 +43,8 @@ impl CacheWriter {
         if let Some(ended) = self.running.take_if(|running| running.is_finished()) {
             // A failed write is retried at each round; one that panicked is not.
             match ended.await {
-                Ok(Err(WriteError(generation, why))) => {
-                    self.next.get_or_insert(generation);
+                Ok(Err(WriteError(write, why))) => {
+                    self.next.get_or_insert(write);
                     self.last_error = Some(why);
                 }
                 _ => self.last_error = None,
@@ -48,10 +53,11 @@ impl CacheWriter {
         if self.running.is_some() {
             return;
         }
-        let Some(generation) = self.next.take() else { return };
+        let Some(Write(generation, pointer_day)) = self.next.take() else { return };
         let (cache, logged) = (cache.clone(), self.last_error.clone());
         self.running = Some(spawn_blocking(move || {
-            let Err(error) = cache.keep(&generation.key, generation.filter.memory()) else {
+            let bytes = generation.filter.memory();
+            let Err(error) = cache.keep(&generation.key, pointer_day, bytes) else {
                 crash_point("cached");
                 return Ok(());
             };
@@ -62,7 +68,7 @@ impl CacheWriter {
                     "the blob was not cached, so a start without the store does not find it: {why}"
                 );
             }
-            Err(WriteError(generation, why))
+            Err(WriteError(Write(generation, pointer_day), why))
         }));
     }
 }

@@ -74,7 +74,8 @@ pub(super) async fn resolve(
                 }
                 NewestDay::Unknown => ResolveError::NoTarget(why),
                 NewestDay::Nothing => ResolveError::NoPointer(format!(
-                    "{why}, nor for any other: build a day, or correct the name"
+                    "{why}, nor for any other: build a day, repoint one that was built before, or correct \
+                     the name"
                 )),
             })
         }

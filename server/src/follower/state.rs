@@ -95,9 +95,9 @@ impl FollowState {
         }
     }
 
-    /// An earlier run followed a blob of this day: it stays known after a clock steps back.
-    pub(crate) fn restore_last_followed(&mut self, day: Day) {
-        self.last_followed = self.last_followed.max(Some(day));
+    /// An earlier run followed the pointer of this day: it stays known after a clock steps back.
+    pub(crate) fn restore_last_followed(&mut self, day: Option<Day>) {
+        self.last_followed = self.last_followed.max(day);
     }
 
     /// Whether the guard judges this blob: only if its day is newer than `current`, its own pointer

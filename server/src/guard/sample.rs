@@ -18,9 +18,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use bloomsday_common::hash::SplitMix64;
+use bloomsday_common::random::random;
 
 pub(crate) use self::intervals::{Intervals, SharedIntervals};
-use crate::random::random;
 
 /// The size of a sample: 256 KiB for a filter. The buffers of its thread slots take half as much.
 const MAX_SAMPLED: usize = 4096;

@@ -115,9 +115,9 @@ impl FilterHandle {
                 return Error::ReadOnly { filter, why: why.to_string() };
             }
             SetError::Layout => return Error::NotBlocked { filter },
+            SetError::NotLoaded => return Error::NotLoaded { filter },
             SetError::Memory => "the limit on the memory of live filters is reached".into(),
             SetError::Copies | SetError::Full => "it is full".into(),
-            SetError::NotLoaded => "it is not loaded yet".into(),
             SetError::Gone => "it was dropped".into(),
             SetError::Log(why) => why.to_string(),
         };

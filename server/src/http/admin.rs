@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bloomsday_common::error::Kind;
+use bloomsday_common::random::random;
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderName, ORIGIN};
 use hyper::{Method, Request, StatusCode};
@@ -20,7 +21,7 @@ use super::page::{self, Page};
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
 use crate::connections;
-use crate::random::{random, random_fraction};
+use crate::random::random_fraction;
 use crate::status::{ReloadOutcome, Reloaded};
 use crate::token::Token;
 

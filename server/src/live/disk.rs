@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
+use bloomsday_common::random::random;
 
 use self::replay::{Contents, Replayed};
 use super::log::syncer::Syncer;
@@ -19,7 +20,6 @@ use super::memory::budget::Budget;
 use super::options::Key;
 use super::set::{LiveSet, MAX_CLOCK_SKEW_MS};
 use crate::error::Error;
-use crate::random::random;
 
 /// The end of the name of a folder whose set was dropped.
 const DROPPED: &str = "dropped";
@@ -81,7 +81,9 @@ impl Disk {
             let log = Log::new(path.clone(), lock.clone(), identity, next_seq, syncer.clone());
             let (options, writer, near) = (replayed.options, replayed.writer, replayed.near);
             let log = Some(Arc::new(log));
-            let (ends, before) = (replayed.expires_at, replayed.before);
+            let before = replayed.before;
+            // A log over a day's filter has no end: its IDs would go with it.
+            let ends = replayed.expires_at.filter(|_| !options.is_over_day);
             let set = LiveSet::new(key.clone(), options, writer, near, log, ends, before);
             sets.insert(key, Arc::new(set));
         }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use bloomsday_common::hash::mix64;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::entry::{Repeat, Window};
 use bloomsday_common::live::segment::Frames;
 use tempfile::TempDir;
@@ -125,12 +126,14 @@ async fn deletions_windows_copies_and_ends_are_there_after_a_restart() {
     add(&live, "again", &hashes(10..20)).await;
     let brief = live.make(&key("brief"), Options::of(Kind::Set), now).unwrap();
     brief.expire_at(now, Some(now + 1)).0.wait().await.unwrap();
+    let over_day = live.make(&key("rt"), Options::over_day(3, IdForm::Bytes), now).unwrap();
+    over_day.expire_at(now, Some(now + 1)).0.wait().await.unwrap();
     // Dropped before anything of it was written.
     let unwritten = live.make(&key("unwritten"), Options::of(Kind::Set), now).unwrap();
     let (ticket, _) = unwritten.add_each(now, &hashes(0..10), |_, _| ());
     assert_eq!(live.remove(&key("unwritten"), now), Ok(true));
     ticket.wait().await.unwrap();
-    drop((live, set, cuckoo, windowed, brief, unwritten));
+    drop((live, set, cuckoo, windowed, brief, over_day, unwritten));
 
     let live = open(folder.path(), Ack::Synced);
     let now = live.now() + 2;
@@ -144,6 +147,7 @@ async fn deletions_windows_copies_and_ends_are_there_after_a_restart() {
     for name in ["gone", "brief", "unwritten"] {
         assert!(live.get(&key(name), now).is_none(), "{name}");
     }
+    assert_eq!(live.get(&key("rt"), now).unwrap().expires_at(), None);
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ impl LocalBlob {
             return Some(LocalBlob { key, bytes, content: LocalContent::Current(current) });
         }
         let cache = cache?;
-        let key = cache.followed(&want.filter).await?;
+        let key = cache.followed(&want.filter).await?.blob;
         let (file, bytes) = cache.copy(&key).await?;
         Some(LocalBlob { key, bytes, content: LocalContent::Copy(file) })
     }

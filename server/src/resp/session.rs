@@ -156,7 +156,7 @@ impl Session {
             let name = String::from_utf8_lossy(name);
             return Err(format!(
                 "ERR `{name}` is a filter of the configuration that has no live IDs on this server: set its \
-                 `live`, or look IDs up over HTTP"
+                 `live`, and let this server serve it"
             )
             .into());
         }

@@ -407,7 +407,7 @@ impl Month {
         if let Some(folder) = &self.config.cache_dir {
             let store = Store::over(self.store.clone(), "flaky");
             let record = Cache::open(folder, &store).unwrap().record(&rt());
-            self.oracle.last_followed = record.map(|blob| blob.day);
+            self.oracle.last_followed = record.and_then(|record| record.pointer_day);
         }
         self.observed_at = Instant::now();
         self.note();

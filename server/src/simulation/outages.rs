@@ -388,6 +388,27 @@ fn a_restart_with_the_clock_a_day_behind_does_not_go_a_day_back() {
 }
 
 #[test]
+fn after_a_pin_to_tomorrows_blob_a_restart_follows_todays_rollback() {
+    play(|mut scene| async move {
+        let folder = tempfile::TempDir::new().unwrap();
+        scene.config.cache_dir = Some(folder.path().to_owned());
+        let tomorrows = made(1, Kind::Good);
+        scene.publish(1, tomorrows).await;
+        scene.store.write("rt/pin", tomorrows.key.to_string()).await;
+        drop({
+            let process = scene.start();
+            until_cached(folder.path()).await;
+            process
+        });
+        scene.store.remove("rt/pin").await;
+        scene.publish(0, made(-1, Kind::Good)).await;
+        let process = scene.start();
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
+    });
+}
+
+#[test]
 fn a_clock_stepped_back_takes_no_stopgap_away() {
     play(|scene| async move {
         scene.damage(made(0, Kind::Good)).await;

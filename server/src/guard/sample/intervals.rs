@@ -8,8 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bloomsday_common::hash::SplitMix64;
-
-use crate::random::random;
+use bloomsday_common::random::random;
 
 /// One lookup of this many is sampled.
 pub(crate) const SAMPLE_ONE_IN: u64 = 128;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bloomsday_common::key::FilterName;
+use bloomsday_common::random::random;
 use bloomsday_common::store::Store;
 use futures::FutureExt;
 use tokio::sync::{mpsc, watch};
@@ -30,7 +31,6 @@ use crate::live::stream::FeedReader;
 #[cfg(feature = "redis-streams")]
 use crate::live::stream::{EnginePublisher, EngineReader};
 use crate::live::stream::{EngineUrl, FeedUrl, FromEngine};
-use crate::random::random;
 
 /// How long a start waits until it is known which server decides.
 const START_WAIT: Duration = Duration::from_secs(5);

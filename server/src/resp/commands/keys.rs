@@ -1,11 +1,12 @@
 //! The commands of names: which there are, their types, when they end, and that they end now.
 
+use bloomsday_common::random::random;
+
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session};
 use super::glob;
 use crate::live::{Kind, LiveSet, SetError};
-use crate::random::random;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("del", -2, del).keys(1, -1, 1).frees(),
@@ -151,7 +152,7 @@ fn end_at(
     at: Option<u64>,
 ) -> Result<Result<(), SetError>, Fault> {
     if !set.is_of_clients() {
-        return Err("ERR a filter of the configuration has no end".into());
+        return Err("ERR the live IDs of a day's filter have no end".into());
     }
     let (ticket, result) = set.expire_at(session.now, at);
     session.await_later(ticket);
@@ -296,11 +297,8 @@ fn flush(
         )
         .into());
     }
-    let now = session.now;
-    for database in databases {
-        for set in session.live().list(database, now) {
-            session.remove(set.key())?;
-        }
+    for key in session.live().list_removable(databases) {
+        session.remove(&key)?;
     }
     reply.ok();
     Ok(())

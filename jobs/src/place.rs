@@ -1,0 +1,28 @@
+//! Where a command may write a file that a person names.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// Refuses a file in a store: what is there belongs to builds, and a blob is never changed. Returns
+/// the real path of its folder.
+///
+/// # Errors
+/// The folder is not there, or is in the folder of a filter.
+pub(crate) fn ensure_not_in_store(path: &Path) -> Result<PathBuf, Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Ok(folder) = folder.unwrap_or(Path::new(".")).canonicalize() else {
+        let why = format!("there is no folder for {}: create it", path.display());
+        return Err(Error::NotFound(why));
+    };
+    let is_filter =
+        |folder: &Path| folder.join("blobs").is_dir() && folder.join("pointers").is_dir();
+    match folder.ancestors().any(is_filter) {
+        true => Err(in_store(path)),
+        false => Ok(folder),
+    }
+}
+
+pub(crate) fn in_store(path: &Path) -> Error {
+    Error::Usage(format!("{} is in a store: name a file in another place", path.display()))
+}
