@@ -36,7 +36,7 @@ FILLED = (
 def gather(batches: Iterable[_pa.RecordBatch], *, ranges: int, rows: int) -> Iterator[_pa.RecordBatch]:
     """Hashes the IDs in the first column. `rows` is about how many rows all tasks have together.
 
-    A row that comes out has up to 1 MiB of distinct hashes of one range, and some of the IDs themselves.
+    A row that comes out has up to 64 KiB of distinct hashes of one range, and some of the IDs themselves.
     Memory: some 100 MiB.
     """
     made = _native.PartsGather(ranges, rows)
