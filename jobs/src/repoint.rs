@@ -300,11 +300,18 @@ pub(crate) async fn verified_target(
             };
             match target_of_day(day, &pointer, &store.blobs(filter, Some(day)).await?) {
                 Target::Blob(key) => {
-                    if pointer_day != Some(day)
-                        && let Some(why) = why_rejected(store, day, &pointer, &key, retention).await
-                    {
-                        let own = format!("to use it all the same: --to {key}");
-                        return Err(Error::Usage(format!("{why}; {own}")));
+                    if pointer_day != Some(day) {
+                        match rejected(store, day, &pointer, &key, retention).await {
+                            // A pin holds servers on what the operator has chosen.
+                            Some(Rejected::RolledBack(why)) if pointer_day.is_none() => {
+                                say("warning", &format!("{why}; the pin is to its own one"));
+                            }
+                            Some(Rejected::RolledBack(why) | Rejected::Refused(why)) => {
+                                let own = format!("to use it all the same: --to {key}");
+                                return Err(Error::Usage(format!("{why}; {own}")));
+                            }
+                            None => {}
+                        }
                     }
                     key
                 }
@@ -326,23 +333,27 @@ pub(crate) async fn verified_target(
     Ok((key, filter.memory().len() as u64, header))
 }
 
-/// Why a day's own blob is hardly what an operator means who names the day: it was rolled back, or
-/// a gate refused it.
-async fn why_rejected(
+/// Why a day's own blob is hardly what an operator means who names the day.
+enum Rejected {
+    RolledBack(String),
+    Refused(String),
+}
+
+/// Whether a day's own blob was rolled back, or refused by a gate.
+async fn rejected(
     store: &Store,
     day: Day,
     pointer: &RecordState<Pointer>,
     blob: &BlobKey,
     retention: Retention,
-) -> Option<String> {
+) -> Option<Rejected> {
     match pointer.found().map(|pointer| &pointer.blob) {
         Some(named) if named == blob => return None,
         Some(named) => {
-            return Some(format!(
-                "{day} is rolled back itself: its pointer names the blob of {other} (--to {other}), and no more \
-                 its own one",
+            return Some(Rejected::RolledBack(format!(
+                "{day} is rolled back itself: its pointer names the blob of {other} (--to {other})",
                 other = named.day
-            ));
+            )));
         }
         None => {}
     }
@@ -355,9 +366,11 @@ async fn why_rejected(
     };
     let past = Past::of(day, &history, pointer, Day::of(Timestamp::now()), retention);
     if past.was_rejected(blob) {
-        return Some(format!("{day} was rolled back from its only blob"));
+        return Some(Rejected::RolledBack(format!("{day} was rolled back from its only blob")));
     }
     let newest = history.iter().find(|event| event.blob.as_ref() == Some(blob))?;
-    (newest.outcome == Outcome::Refused)
-        .then(|| format!("a gate refused the only blob of {day} (see `bloomsday history`)"))
+    (newest.outcome == Outcome::Refused).then(|| {
+        let why = format!("a gate refused the only blob of {day} (see `bloomsday history`)");
+        Rejected::Refused(why)
+    })
 }

@@ -13,6 +13,10 @@ pub struct Head {
     pub seq: u64,
     /// What was changed before this time, by the writer's clock, is in the store.
     pub through: Timestamp,
+    /// `created_ms` of the header of the segment in which frame `seq` is: if the log has that frame
+    /// in another segment, it was restored from an older copy. Without it nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_ms: Option<u64>,
 }
 
 impl Head {
@@ -41,7 +45,12 @@ mod tests {
 
     #[test]
     fn a_head_is_read_as_it_was_written_and_one_without_a_next_frame_is_refused() {
-        let head = |seq| Head { server: "vm".into(), seq, through: Timestamp::UNIX_EPOCH };
+        let head = |seq| Head {
+            server: "vm".into(),
+            seq,
+            through: Timestamp::UNIX_EPOCH,
+            created_ms: Some(7),
+        };
         for seq in [0, 7, u64::MAX - 1] {
             assert_eq!(Head::parse(&head(seq).to_bytes()).unwrap(), head(seq));
         }

@@ -10,8 +10,10 @@
 //! | module | contents |
 //! |---|---|
 //! | `syncer` | the thread that syncs logs, and what waits for it |
+//! | `older_copy` | whether the folder was restored from an older copy |
 //! | `tail` | the frames of a log that follow a number, while its writer appends |
 
+mod older_copy;
 pub(super) mod syncer;
 pub(super) mod tail;
 
@@ -69,6 +71,8 @@ pub(super) struct Log {
     identity: Identity,
     pending: Mutex<Pending>,
     files: Mutex<LogFiles>,
+    /// The number of the last frame that was there when the log was opened.
+    opened_seq: u64,
     /// The number of the last frame that is synced.
     synced: watch::Sender<u64>,
     failure: ArcSwapOption<Failure>,
@@ -143,6 +147,7 @@ impl Log {
             identity,
             pending: Mutex::new(Pending { bytes: Vec::new(), next_seq }),
             files: Mutex::default(),
+            opened_seq: next_seq.saturating_sub(1),
             synced: watch::Sender::new(next_seq.saturating_sub(1)),
             failure: ArcSwapOption::empty(),
             syncer,
@@ -450,13 +455,17 @@ impl Log {
         let folder = self.folder.display();
         let remedy = if is_final { "restart the server" } else { "it is tried again" };
         let why: Arc<str> = format!("cannot {doing} the log in {folder}: {error}; {remedy}").into();
+        self.refuse(why.clone(), is_final);
+        why
+    }
+
+    fn refuse(&self, why: Arc<str>, is_final: bool) {
         if self.failure.load().as_ref().is_none_or(|before| before.why != why) {
             tracing::error!("{why}");
         }
-        self.replace_failure(Some(Failure { why: why.clone(), is_final }));
+        self.replace_failure(Some(Failure { why, is_final }));
         // Those that wait look again.
         self.synced.send_modify(|_| ());
-        why
     }
 
     /// Gives the folder another name, and writes no more. Returns whether there was a folder.

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use bloomsday_common::hash::mix64;
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::entry::{Repeat, Window};
+use bloomsday_common::live::head::Head;
 use bloomsday_common::live::segment::Frames;
 use tempfile::TempDir;
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bloomsday_common::crash_point::SHIP;
 use bloomsday_common::hash::{IdHash, Xxh3};
@@ -255,6 +256,65 @@ fn kill_9_after_a_part_of_a_log_was_shipped_ships_the_rest() {
     assert_eq!(daemon.status()["live"]["ship_error"], serde_json::Value::Null);
 }
 
+/// Its frames have the numbers of others that are in the store: they would be in no other server,
+/// and what the remedy moves away must not have been acknowledged.
+#[test]
+fn a_data_folder_from_an_older_copy_takes_no_ids_and_ships_nothing() {
+    let backend = backend();
+    let (data, copy) = (path(&backend, "data"), path(&backend, "copy"));
+    let run = |ids: &[String]| {
+        let daemon = serve(&backend);
+        add(&daemon, ids);
+        until_shipped(&backend, ids);
+        daemon.signal("TERM");
+        assert_eq!(daemon.wait(), 0);
+    };
+    run(&new_ids(100_000, 20));
+    let copied = std::process::Command::new("cp").arg("-r").args([&data, &copy]).status();
+    assert!(copied.unwrap().success());
+    run(&new_ids(200_000, 30));
+    let before = shipped(&backend);
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&copy, &data).unwrap();
+
+    let daemon = serve(&backend);
+    let refused = |daemon: &Daemon| {
+        let error = daemon.status()["live"]["ship_error"].as_str().map(str::to_owned);
+        error.is_some_and(|why| why.contains("restored from an older copy"))
+    };
+    daemon.until("it is found out", refused);
+    let reply = Wire::connect(daemon.resp.as_ref().unwrap()).call("BF.ADD rt x");
+    assert!(reply.starts_with("-MISCONF the store has frames of the log in "), "{reply}");
+    assert!(daemon.contains(&user(1)), "lookups go on");
+    drop(daemon);
+    assert_eq!(shipped(&backend), before);
+}
+
+#[test]
+fn the_head_goes_on_while_ids_are_added_that_are_not_synced() {
+    let backend = backend();
+    let flags = flags(&backend).into_iter().chain(["--ack".into(), "written".into()]);
+    let flags: Vec<String> = flags.collect();
+    let daemon = Daemon::ready(&backend, &flags.iter().map(String::as_str).collect::<Vec<_>>());
+    let (ends, began) = (AtomicBool::new(false), jiff::Timestamp::now());
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+            for n in 100_000.. {
+                if ends.load(Ordering::Relaxed) {
+                    return;
+                }
+                wire.call(&format!("BF.ADD rt {}", user(n)));
+            }
+        });
+        let margin = jiff::SignedDuration::from_secs(2);
+        let head =
+            until("it goes on", || head(&backend).filter(|head| head.through > began + margin));
+        ends.store(true, Ordering::Relaxed);
+        assert!(head.seq > 1);
+    });
+}
+
 /// A store without any day, and a configuration in which `rt` takes IDs.
 fn empty(backend: Backend) -> Backend {
     if !backend.store.contains("://") {
@@ -320,7 +380,7 @@ fn a_build_names_a_log_that_has_nothing_of_its_day() {
     for (node, server, through) in
         [(1, "silent", hours(20)), (2, "gone", hours(80)), (3, "idle", hours(-30))]
     {
-        let head = Head { server: server.into(), seq: 7, through };
+        let head = Head { server: server.into(), seq: 7, through, created_ms: None };
         std::fs::write(heads.join(format!("{node:016x}")), head.to_bytes()).unwrap();
     }
     let report = build(&backend, &[]).expect(0).json();

@@ -155,6 +155,8 @@ enum FollowError {
     Store(#[from] CallError),
     #[error("{segment} cannot be used: {why}; put back a sound copy; it is read again until then")]
     Damaged { segment: String, why: String },
+    #[error("`{engine}` has an entry that cannot be used: {why}; its IDs are read from the store")]
+    Entry { engine: String, why: String },
     #[error("{0}")]
     Incomplete(String),
     #[error(

@@ -107,6 +107,7 @@ impl Streams {
                     tail,
                     in_engine: None,
                     is_lost: false,
+                    is_compared: false,
                     taken_ms: None,
                 };
                 tasks.push(publisher.run(stopping.clone()).boxed());

@@ -14,6 +14,7 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
+use bloomsday_common::live::segment::Frames;
 use bloomsday_common::live::shipment::{self, Shipment, shipments};
 use bloomsday_common::store::{PutSegment, Store};
 use futures::FutureExt;
@@ -78,6 +79,8 @@ impl Shipper {
                     clock,
                     tail,
                     next,
+                    created_ms: None,
+                    mark: None,
                     last,
                     head_due,
                 };
@@ -111,6 +114,11 @@ struct LogShipper {
     tail: Tail,
     /// The number of the next frame to ship; unknown until the head is read.
     next: Option<u64>,
+    /// `created_ms` of the segment with the last frame that was shipped.
+    created_ms: Option<u64>,
+    /// The number of a frame, and a time before which all frames up to it were made: noted once,
+    /// and for the status when all of them are shipped.
+    mark: Option<(u64, u64)>,
     /// Tells the number of the last frame that others read: it is in the store, and the head of the
     /// log says so.
     last: watch::Sender<u64>,
@@ -127,9 +135,13 @@ enum ShipError {
     Log(String, io::Error),
     #[error(
         "{0} is in the store with other content than the log has: if {1} was restored from an older copy, \
-         move it away and let this server begin a new log; what was shipped stays in the store"
+         move it away and restart this server, which begins a new log; what was shipped stays in the store"
     )]
     Other(String, String),
+    #[error(
+        "{0} is damaged in the store: delete it, and it is written again from this server's log"
+    )]
+    Damaged(String),
 }
 
 impl LogShipper {
@@ -177,6 +189,9 @@ impl LogShipper {
     async fn ship(&mut self) -> Result<(), ShipError> {
         let began = self.clock.now_ms();
         let (appended, synced) = (self.log.last_seq(), self.log.synced_seq());
+        // While IDs are added there are always frames that are not synced: those of an earlier
+        // round say how far it is.
+        let (appended, made_before) = *self.mark.get_or_insert((appended, began));
         let mut next = match self.next {
             Some(next) => next,
             None => self.find_next().await?,
@@ -197,9 +212,9 @@ impl LogShipper {
                 self.put_head(next - 1).await?;
             }
         }
-        // Frames that were appended meanwhile are shipped next time.
         if next > appended {
-            self.status.shipped_through(began);
+            self.status.shipped_through(made_before);
+            self.mark = None;
         }
         if next - 1 > *self.last.borrow() || self.head_due <= Instant::now() {
             self.put_head(next - 1).await?;
@@ -211,18 +226,24 @@ impl LogShipper {
     async fn find_next(&mut self) -> Result<u64, ShipError> {
         let node = self.log.node();
         let head = in_time(self.store.head_of(&self.filter, node)).await?;
-        let next = head.map_or(1, |head| head.seq.saturating_add(1));
-        if next > self.log.last_seq().saturating_add(1) {
-            let head = format!("{}/live/heads/{node:016x}", self.filter);
-            return Err(ShipError::Other(head, self.log.folder().display().to_string()));
+        let folder = || self.log.folder().display().to_string();
+        if let Some(head) = &head {
+            let is_older = self.log.is_older_than(head);
+            if is_older.map_err(|error| ShipError::Log(folder(), error))? {
+                self.log.refuse_as_older();
+                let head = format!("{}/live/heads/{node:016x}", self.filter);
+                return Err(ShipError::Other(head, folder()));
+            }
+            self.created_ms = head.created_ms;
         }
+        let next = head.map_or(1, |head| head.seq.saturating_add(1));
         self.next = Some(next);
         self.last.send_replace(next - 1);
         Ok(next)
     }
 
     /// Writes a segment; returns the number of the last frame that is in the store now.
-    async fn put(&self, shipment: &Shipment) -> Result<u64, ShipError> {
+    async fn put(&mut self, shipment: &Shipment) -> Result<u64, ShipError> {
         let header = &shipment.header;
         let key = SegmentKey {
             filter: self.filter.clone(),
@@ -237,10 +258,14 @@ impl LogShipper {
             PutSegment::Written => shipment.last_seq,
             PutSegment::Other(there) => {
                 let folder = || self.log.folder().display().to_string();
+                if Frames::of_closed(&there).is_err() {
+                    return Err(ShipError::Damaged(key.to_string()));
+                }
                 shipment::shipped_before(&there, shipment)
                     .ok_or_else(|| ShipError::Other(key.to_string(), folder()))?
             }
         };
+        self.created_ms = Some(header.created_ms);
         crash_point("shipped");
         self.status.shipped_segment();
         Ok(last)
@@ -251,7 +276,8 @@ impl LogShipper {
         let through = self.status.through_ms();
         let through = i64::try_from(through).ok();
         let through = through.and_then(|ms| Timestamp::from_millisecond(ms).ok());
-        let head = Head { server: self.server.clone(), seq, through: through.unwrap_or_default() };
+        let (server, through) = (self.server.clone(), through.unwrap_or_default());
+        let head = Head { server, seq, through, created_ms: self.created_ms };
         in_time(self.store.put_head(&self.filter, self.log.node(), &head)).await?;
         self.head_due = Instant::now() + HEAD_INTERVAL;
         self.last.send_replace(seq);

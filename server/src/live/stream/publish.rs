@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
+use bloomsday_common::live::head::Head;
 use bloomsday_common::live::shipment::shipments;
 use bloomsday_common::store::Store;
 use redis::aio::MultiplexedConnection;
@@ -41,6 +42,8 @@ pub(in crate::live) struct EnginePublisher {
     pub(in crate::live) in_engine: Option<u64>,
     /// Whether the engine has lost what it had, and was not sent it again yet.
     pub(in crate::live) is_lost: bool,
+    /// Whether it is known that the log was not restored from an older copy.
+    pub(in crate::live) is_compared: bool,
     /// When the engine took the last entry, by its own clock, in milliseconds: by another clock its
     /// newest entries could look old, and be trimmed at once.
     pub(in crate::live) taken_ms: Option<i64>,
@@ -57,7 +60,7 @@ enum PublishError {
     Log(String, std::io::Error),
     #[error(
         "the engine and the store have more of the log than {0}: if that was restored from an older copy, move it \
-         away and let this server begin a new log"
+         away and restart this server, which begins a new log"
     )]
     Older(String),
 }
@@ -159,7 +162,10 @@ impl EnginePublisher {
         let last = match self.in_engine {
             Some(last) => last,
             None => match in_time(self.store.head_of(&self.filter, self.log.node())).await {
-                Ok(head) => head.map_or(0, |head| head.seq),
+                Ok(head) => {
+                    self.compare(head.as_ref())?;
+                    head.map_or(0, |head| head.seq)
+                }
                 // The engine is for when the store is away, too. At a start it probably has what it
                 // says.
                 Err(error) => match self.last_in_engine(redis).await? {
@@ -174,6 +180,20 @@ impl EnginePublisher {
         self.is_lost = false;
         self.last.send_replace(last);
         Ok(last + 1)
+    }
+
+    /// Compares the log with the first head that is read: later ones are of this process.
+    fn compare(&mut self, head: Option<&Head>) -> Result<(), PublishError> {
+        if self.is_compared {
+            return Ok(());
+        }
+        let is_older = head.map_or(Ok(false), |head| self.log.is_older_than(head));
+        if is_older.map_err(|error| PublishError::Log(self.folder(), error))? {
+            self.log.refuse_as_older();
+            return Err(PublishError::Older(self.folder()));
+        }
+        self.is_compared = true;
+        Ok(())
     }
 
     /// The number of the last frame in the engine; `None` when it has none, or has lost the stream.

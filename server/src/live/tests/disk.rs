@@ -44,6 +44,41 @@ async fn a_segment_that_is_missing_or_there_twice_or_of_another_log_is_refused()
     assert!(all_alive(&open(folder.path(), Ack::Synced), "a", &hashes(0..3_000)));
 }
 
+/// Also when it has grown past what the store has: its frames are others.
+#[tokio::test]
+async fn a_log_from_an_older_copy_is_known_by_its_head_in_the_store() {
+    let (folder, files) = three_segments("a").await;
+    let last = fs::read(&files[2]).unwrap();
+    let (header, frames) = Frames::of_closed(&last).unwrap();
+    let head = Head {
+        server: String::new(),
+        seq: frames.map(Result::unwrap).last().unwrap().seq,
+        through: jiff::Timestamp::UNIX_EPOCH,
+        created_ms: Some(header.created_ms),
+    };
+    let is_older = |live: &Live, head: &Head| {
+        let set = live.get(&key("a"), live.now()).unwrap();
+        set.log().unwrap().is_older_than(head).unwrap()
+    };
+    let live = open(folder.path(), Ack::Synced);
+    assert!(!is_older(&live, &head));
+    // Of a process that has gone on with the original.
+    assert!(is_older(&live, &Head { seq: head.seq + 1, ..head.clone() }));
+
+    let copy = TempDir::new().unwrap();
+    let set = copy.path().join("live").join(files[0].parent().unwrap().file_name().unwrap());
+    fs::create_dir_all(&set).unwrap();
+    for file in &files[..2] {
+        fs::copy(file, set.join(file.file_name().unwrap())).unwrap();
+    }
+    let live = open(copy.path(), Ack::Synced);
+    assert!(is_older(&live, &head));
+    add(&live, "a", &hashes(5_000..9_000)).await;
+    assert!(is_older(&live, &head));
+    drop(live);
+    assert!(is_older(&open(copy.path(), Ack::Synced), &head));
+}
+
 #[tokio::test]
 async fn what_is_no_segment_is_refused_and_never_waited_for() {
     let (folder, files) = three_segments("a").await;

@@ -74,15 +74,15 @@ impl LogFollower {
                 }
             }
             Err(error) => {
-                tracing::warn!(filter = %self.filter, "an entry of the engine: {error}");
+                tracing::warn!(filter = %self.filter, "{error}");
             }
         }
     }
 
     /// Applies a segment that came by an engine, unless frames before it are not here yet.
     async fn receive(&mut self, bytes: &[u8]) -> Result<Received, FollowError> {
-        let segment = || format!("bloomsday:{}", self.filter);
-        let damaged = |why: String| FollowError::Damaged { segment: segment(), why };
+        let engine = || format!("bloomsday:{}", self.filter);
+        let damaged = |why: String| FollowError::Entry { engine: engine(), why };
         let (header, frames) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
         if Some(header.node) == self.own {
             return Ok(Received::Applied);
