@@ -92,7 +92,8 @@ impl Follow {
         }
     }
 
-    /// The day of the blob in the file, as for a server that starts with a cached copy.
+    /// The day of the blob in the file, which stands for the day of the pointer that was followed:
+    /// after a clock was set back it stays known.
     fn followed_before(&self) -> Option<Day> {
         let day = sound_blob(&self.to)?.day;
         if day > Day::of(Timestamp::now()) {
@@ -100,8 +101,9 @@ impl Follow {
             say(
                 "warning",
                 &format!(
-                    "{path} has the blob of {day}, which has not begun: until then no pointer replaces it, unless \
-                     you delete the file (was this machine's clock set back, or was that blob pinned?)"
+                    "{path} has the blob of {day}, which has not begun: the pointer of {day} or the newest before it \
+                     is followed, as after a clock that was set back; if that blob was pinned, delete the file to \
+                     follow today's pointer"
                 ),
             );
         }

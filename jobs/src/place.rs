@@ -15,8 +15,11 @@ pub(crate) fn ensure_not_in_store(path: &Path) -> Result<PathBuf, Error> {
         let why = format!("there is no folder for {}: create it", path.display());
         return Err(Error::NotFound(why));
     };
-    let is_filter =
-        |folder: &Path| folder.join("blobs").is_dir() && folder.join("pointers").is_dir();
+    // Its first build writes `store.json`; pointers may be in Redis.
+    let is_filter = |folder: &Path| {
+        let has = |name: &str| folder.join(name).exists();
+        has("blobs") && (has("pointers") || has("store.json")) || has("live/heads")
+    };
     match folder.ancestors().any(is_filter) {
         true => Err(in_store(path)),
         false => Ok(folder),

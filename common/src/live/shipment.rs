@@ -55,22 +55,6 @@ impl Part {
     }
 }
 
-/// How far a segment that is in the store agrees with one that should be there: the number of its
-/// last frame, if all its frames are also the first ones of `ours`. A process that was killed may
-/// have shipped fewer frames under the same name.
-pub fn shipped_before(theirs: &[u8], ours: &Shipment) -> Option<u64> {
-    let (header, frames) = Frames::of_closed(theirs).ok()?;
-    let (_, our_frames) = Frames::of_closed(&ours.bytes).ok()?;
-    let mut last = None;
-    let mut our_frames = our_frames.map_while(Result::ok);
-    for frame in frames.map_while(Result::ok) {
-        let same = our_frames.next().is_some_and(|other| other.bytes() == frame.bytes());
-        last = same.then_some(frame.seq);
-        last?;
-    }
-    last.filter(|_| header == ours.header)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -119,24 +103,6 @@ mod tests {
                 wanted.filter(|(seq, _)| (first..=last).contains(seq)).collect();
             prop_assert_eq!(got, wanted);
         }
-    }
-
-    #[test]
-    fn what_a_killed_process_shipped_is_continued_and_other_content_is_found() {
-        let bytes = log(&[20_000; 5]);
-        let ship = |last| shipments(&header(10), Frames::of_rest(&bytes, 10), 10, last).remove(0);
-        let all = ship(14);
-        assert_eq!(shipped_before(&all.bytes, &all), Some(14));
-        assert_eq!(shipped_before(&ship(12).bytes, &all), Some(12));
-        // More than ours, another log, and damage.
-        assert_eq!(shipped_before(&all.bytes, &ship(12)), None);
-        let other = closed(&header(10), &log(&[20_001; 2]));
-        assert_eq!(shipped_before(&other, &all), None);
-        let mut damaged = all.bytes.clone();
-        damaged[70] ^= 1;
-        assert_eq!(shipped_before(&damaged, &all), None);
-        let epoch = Header { epoch: 9, ..header(10) };
-        assert_eq!(shipped_before(&closed(&epoch, &bytes), &all), None);
     }
 
     #[test]

@@ -252,10 +252,9 @@ impl LiveSet {
         if state.is_dropped {
             return Err(SetError::Gone);
         }
-        if let Some(access) = self.access.get() {
-            access.check().map_err(SetError::ReadOnly)?;
-        }
-        state.log.as_ref().map_or(Ok(()), |log| log.check()).map_err(SetError::Log)
+        // First, since a server whose log fails for good gives its lease back.
+        state.log.as_ref().map_or(Ok(()), |log| log.check()).map_err(SetError::Log)?;
+        self.access.get().map_or(Ok(()), |access| access.check()).map_err(SetError::ReadOnly)
     }
 
     /// Sets when the set ends, or that it does not.

@@ -286,6 +286,7 @@ fn a_data_folder_from_an_older_copy_takes_no_ids_and_ships_nothing() {
     let reply = Wire::connect(daemon.resp.as_ref().unwrap()).call("BF.ADD rt x");
     assert!(reply.starts_with("-MISCONF the store has frames of the log in "), "{reply}");
     assert!(daemon.contains(&user(1)), "lookups go on");
+    daemon.until("another may decide", |daemon| daemon.status()["live"]["decides"] == false);
     drop(daemon);
     assert_eq!(shipped(&backend), before);
 }

@@ -1,9 +1,11 @@
-//! Whether the folder of a log was restored from an older copy: then the store has frames of this
-//! log that are not here, and new frames would get their numbers.
+//! Whether a log and what the store has of it agree. They do not if the log's folder was restored
+//! from an older copy: the store has frames that are not here, and new ones would get their
+//! numbers.
 
 use std::io;
 
 use bloomsday_common::live::head::Head;
+use bloomsday_common::live::segment::{Frames, Header};
 
 use super::Log;
 use super::tail::Tail;
@@ -25,6 +27,38 @@ impl Log {
         Ok(last.is_some_and(|piece| piece.header.created_ms != created_ms))
     }
 
+    /// The number of the last frame of a sound segment in the store, if all its frames are synced
+    /// here. A process that was killed may have shipped more than its head says, and cut its
+    /// segments elsewhere.
+    ///
+    /// Cost: a pass over the file with these frames.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub(in crate::live) fn has_frames_of(&self, segment: &[u8]) -> io::Result<Option<u64>> {
+        let Ok((header, frames)) = Frames::of_closed(segment) else { return Ok(None) };
+        let theirs: Vec<_> = frames.map_while(Result::ok).collect();
+        let Some(last) = theirs.last().map(|frame| frame.seq) else { return Ok(None) };
+        if last > self.synced_seq() {
+            return Ok(None);
+        }
+        let (mut tail, mut left) = (Tail::new(&self.folder), &theirs[..]);
+        while let Some(next) = left.first().map(|frame| frame.seq) {
+            let Some(piece) = tail.read(next, last)? else { return Ok(None) };
+            if (Header { first_seq: header.first_seq, ..piece.header }) != header {
+                return Ok(None);
+            }
+            let ours = piece.frames().map_while(Result::ok).skip_while(|frame| frame.seq < next);
+            for frame in ours {
+                match left.split_first() {
+                    Some((first, rest)) if first.bytes() == frame.bytes() => left = rest,
+                    _ => return Ok(None),
+                }
+            }
+        }
+        Ok(Some(last))
+    }
+
     /// Refuses changes for good: what this process would acknowledge, the remedy would lose.
     pub(in crate::live) fn refuse_as_older(&self) {
         let folder = self.folder.display();
@@ -34,5 +68,10 @@ impl Log {
              the store"
         );
         self.refuse(why.into(), true);
+    }
+
+    /// Whether changes are refused until a restart.
+    pub(in crate::live) fn has_failed_for_good(&self) -> bool {
+        self.failure.load().as_ref().is_some_and(|failure| failure.is_final)
     }
 }

@@ -188,12 +188,12 @@ impl WriteAccess {
         self.update(&mut state);
     }
 
-    /// This process ends, and gave the lease back.
+    /// This process ends, or its log has failed for good, and it gave the lease back.
     pub(in crate::live) fn lease_given_back(&self) {
         let mut state = lock(&self.state);
         if std::mem::take(&mut state.was_granted) {
             let filter = &self.filter;
-            tracing::info!(%filter, "this server ends, and another one may decide at once");
+            tracing::info!(%filter, "this server decides no more, and another one may at once");
         }
         (state.lease, state.own_epoch) = (None, None);
         (state.lease_error, state.is_lease_known) = (None, true);

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::access::WriteAccess;
 use crate::clock::Clock;
+use crate::live::log::Log;
 
 /// A lease is renewed this many times in its length.
 const RENEWALS: u32 = 3;
@@ -28,6 +29,8 @@ pub(in crate::live) struct LeaseRenewer {
     node: String,
     length: Duration,
     clock: Clock,
+    /// The log of the set, if it has one.
+    log: Option<Arc<Log>>,
     own_epoch: Option<u64>,
     /// What was read last, and since when it has been the same.
     seen: Option<(Precondition, Instant)>,
@@ -59,14 +62,29 @@ impl LeaseRenewer {
             node,
             length,
             clock,
+            log: None,
             own_epoch: None,
             seen: None,
         }
     }
 
+    /// Gives the lease back when this log refuses changes for good: another server can take them.
+    pub(in crate::live) fn with_log(self, log: Option<Arc<Log>>) -> LeaseRenewer {
+        LeaseRenewer { log, ..self }
+    }
+
     /// Keeps the lease until `stopping`, then gives it back.
     pub(in crate::live) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         loop {
+            if self.log.as_ref().is_some_and(|log| log.has_failed_for_good()) {
+                let pause = self.length / RENEWALS;
+                match tokio::time::timeout(pause, self.give_back()).await {
+                    Ok(Ok(())) => {}
+                    // It ends by itself.
+                    _ => tracing::warn!(filter = %self.filter, "the lease could not be given back"),
+                }
+                return;
+            }
             let turn = tokio::time::timeout(self.length / RENEWALS, self.acquire_or_renew()).await;
             let failed = match turn {
                 Ok(turn) => turn.err().map(|error| error.to_string()),

@@ -144,6 +144,7 @@ fn tasks_of(
         let node = own.unwrap_or_else(|| random().max(1));
         let holder = Holder { server: live.name().to_owned(), node };
         let renewer = LeaseRenewer::new(filter, access, store, clock, holder, lease);
+        let renewer = renewer.with_log(set.log());
         tasks.push(renewer.run(stopping.clone()).boxed());
     }
     let (received, entries) = mpsc::channel(MAX_ENTRIES);

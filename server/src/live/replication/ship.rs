@@ -15,7 +15,7 @@ use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
 use bloomsday_common::live::segment::Frames;
-use bloomsday_common::live::shipment::{self, Shipment, shipments};
+use bloomsday_common::live::shipment::{Shipment, shipments};
 use bloomsday_common::store::{PutSegment, Store};
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -81,6 +81,7 @@ impl Shipper {
                     next,
                     created_ms: None,
                     mark: None,
+                    through_ms: 0,
                     last,
                     head_due,
                 };
@@ -116,9 +117,12 @@ struct LogShipper {
     next: Option<u64>,
     /// `created_ms` of the segment with the last frame that was shipped.
     created_ms: Option<u64>,
-    /// The number of a frame, and a time before which all frames up to it were made: noted once,
-    /// and for the status when all of them are shipped.
+    /// A time, and the number of the last frame then: when that is shipped, so is all that was
+    /// changed before.
     mark: Option<(u64, u64)>,
+    /// What was changed before this time is in the store, according to the heads, in milliseconds
+    /// since 1970.
+    through_ms: u64,
     /// Tells the number of the last frame that others read: it is in the store, and the head of the
     /// log says so.
     last: watch::Sender<u64>,
@@ -174,9 +178,10 @@ impl LogShipper {
                     if changed.is_ok() {
                         // What was added since, and the head.
                         self.head_due = Instant::now();
+                        self.mark = None;
                         if let Err(error) = self.ship().await {
                             let filter = &self.filter;
-                            tracing::warn!(%filter, "not all live IDs are in the store: the next start ships them: {error}");
+                            tracing::warn!(%filter, "not all live IDs are in the store; the next start tries again: {error}");
                         }
                     }
                     return;
@@ -191,7 +196,7 @@ impl LogShipper {
         let (appended, synced) = (self.log.last_seq(), self.log.synced_seq());
         // While IDs are added there are always frames that are not synced: those of an earlier
         // round say how far it is.
-        let (appended, made_before) = *self.mark.get_or_insert((appended, began));
+        let (marked_at, marked) = *self.mark.get_or_insert((began, appended));
         let mut next = match self.next {
             Some(next) => next,
             None => self.find_next().await?,
@@ -202,8 +207,8 @@ impl LogShipper {
             for shipment in shipments(&piece.header, piece.frames(), next, synced) {
                 next = self.put(&shipment).await? + 1;
                 self.next = Some(next);
-                if next <= shipment.last_seq {
-                    // A killed process had shipped a part of it.
+                if next != shipment.last_seq + 1 {
+                    // A killed process had shipped a part of it, or more.
                     self.tail.restart();
                     break;
                 }
@@ -212,8 +217,9 @@ impl LogShipper {
                 self.put_head(next - 1).await?;
             }
         }
-        if next > appended {
-            self.status.shipped_through(made_before);
+        if next > marked {
+            self.status.shipped_through(marked_at);
+            self.through_ms = self.through_ms.max(marked_at);
             self.mark = None;
         }
         if next - 1 > *self.last.borrow() || self.head_due <= Instant::now() {
@@ -235,6 +241,7 @@ impl LogShipper {
                 return Err(ShipError::Other(head, folder()));
             }
             self.created_ms = head.created_ms;
+            self.through_ms = u64::try_from(head.through.as_millisecond()).unwrap_or(0);
         }
         let next = head.map_or(1, |head| head.seq.saturating_add(1));
         self.next = Some(next);
@@ -261,8 +268,12 @@ impl LogShipper {
                 if Frames::of_closed(&there).is_err() {
                     return Err(ShipError::Damaged(key.to_string()));
                 }
-                shipment::shipped_before(&there, shipment)
-                    .ok_or_else(|| ShipError::Other(key.to_string(), folder()))?
+                let same = self.log.has_frames_of(&there);
+                let Some(last) = same.map_err(|error| ShipError::Log(folder(), error))? else {
+                    self.log.refuse_as_older();
+                    return Err(ShipError::Other(key.to_string(), folder()));
+                };
+                last
             }
         };
         self.created_ms = Some(header.created_ms);
@@ -273,8 +284,7 @@ impl LogShipper {
 
     /// Tells others how far the log is in the store: they read no further.
     async fn put_head(&mut self, seq: u64) -> Result<(), ShipError> {
-        let through = self.status.through_ms();
-        let through = i64::try_from(through).ok();
+        let through = i64::try_from(self.through_ms).ok();
         let through = through.and_then(|ms| Timestamp::from_millisecond(ms).ok());
         let (server, through) = (self.server.clone(), through.unwrap_or_default());
         let head = Head { server, seq, through, created_ms: self.created_ms };

@@ -52,10 +52,6 @@ impl ShipStatus {
         self.through_ms.fetch_max(ms, Ordering::Relaxed);
     }
 
-    pub(in crate::live) fn through_ms(&self) -> u64 {
-        self.through_ms.load(Ordering::Relaxed)
-    }
-
     pub(in crate::live) fn shipped_segment(&self) {
         self.segments.fetch_add(1, Ordering::Relaxed);
     }

@@ -60,8 +60,14 @@ async fn a_log_from_an_older_copy_is_known_by_its_head_in_the_store() {
         let set = live.get(&key("a"), live.now()).unwrap();
         set.log().unwrap().is_older_than(head).unwrap()
     };
+    let has_last = |live: &Live, segment: &[u8]| {
+        let set = live.get(&key("a"), live.now()).unwrap();
+        set.log().unwrap().has_frames_of(segment).unwrap()
+    };
     let live = open(folder.path(), Ack::Synced);
     assert!(!is_older(&live, &head));
+    assert_eq!(has_last(&live, &last), Some(head.seq));
+    assert_eq!(has_last(&live, &last[1..]), None);
     // Of a process that has gone on with the original.
     assert!(is_older(&live, &Head { seq: head.seq + 1, ..head.clone() }));
 
@@ -76,7 +82,9 @@ async fn a_log_from_an_older_copy_is_known_by_its_head_in_the_store() {
     add(&live, "a", &hashes(5_000..9_000)).await;
     assert!(is_older(&live, &head));
     drop(live);
-    assert!(is_older(&open(copy.path(), Ack::Synced), &head));
+    let live = open(copy.path(), Ack::Synced);
+    assert!(is_older(&live, &head));
+    assert_eq!(has_last(&live, &last), None);
 }
 
 #[tokio::test]
