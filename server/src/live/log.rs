@@ -76,6 +76,8 @@ pub(super) struct Log {
     /// The number of the last frame that is synced.
     synced: watch::Sender<u64>,
     failure: ArcSwapOption<Failure>,
+    /// Whether the store has other frames under its numbers.
+    is_older_copy: AtomicBool,
     syncer: Arc<Syncer>,
     /// Whether it is in the syncer's queue.
     is_queued: AtomicBool,
@@ -150,6 +152,7 @@ impl Log {
             opened_seq: next_seq.saturating_sub(1),
             synced: watch::Sender::new(next_seq.saturating_sub(1)),
             failure: ArcSwapOption::empty(),
+            is_older_copy: AtomicBool::new(false),
             syncer,
             is_queued: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
@@ -460,7 +463,7 @@ impl Log {
     }
 
     fn refuse(&self, why: Arc<str>, is_final: bool) {
-        if self.failure.load().as_ref().is_none_or(|before| before.why != why) {
+        if self.failure.load().as_ref().is_none_or(|was| !was.is_final && was.why != why) {
             tracing::error!("{why}");
         }
         self.replace_failure(Some(Failure { why, is_final }));

@@ -252,7 +252,7 @@ impl LiveSet {
         if state.is_dropped {
             return Err(SetError::Gone);
         }
-        // First, since a server whose log fails for good gives its lease back.
+        // First, since a server whose log is an older copy gives its lease back.
         state.log.as_ref().map_or(Ok(()), |log| log.check()).map_err(SetError::Log)?;
         self.access.get().map_or(Ok(()), |access| access.check()).map_err(SetError::ReadOnly)
     }

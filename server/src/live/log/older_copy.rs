@@ -3,6 +3,7 @@
 //! numbers.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use bloomsday_common::live::head::Head;
 use bloomsday_common::live::segment::{Frames, Header};
@@ -44,7 +45,9 @@ impl Log {
         }
         let (mut tail, mut left) = (Tail::new(&self.folder), &theirs[..]);
         while let Some(next) = left.first().map(|frame| frame.seq) {
-            let Some(piece) = tail.read(next, last)? else { return Ok(None) };
+            let Some(piece) = tail.read(next, last)? else {
+                return Err(io::Error::other(format!("frame {next} is not there")));
+            };
             if (Header { first_seq: header.first_seq, ..piece.header }) != header {
                 return Ok(None);
             }
@@ -67,11 +70,12 @@ impl Log {
              older copy, move it away and restart this server, which begins a new log; what was shipped stays in \
              the store"
         );
+        self.is_older_copy.store(true, Ordering::Relaxed);
         self.refuse(why.into(), true);
     }
 
-    /// Whether changes are refused until a restart.
-    pub(in crate::live) fn has_failed_for_good(&self) -> bool {
-        self.failure.load().as_ref().is_some_and(|failure| failure.is_final)
+    /// Whether [`Log::refuse_as_older`] was called.
+    pub(in crate::live) fn is_older_copy(&self) -> bool {
+        self.is_older_copy.load(Ordering::Relaxed)
     }
 }

@@ -188,7 +188,7 @@ impl WriteAccess {
         self.update(&mut state);
     }
 
-    /// This process ends, or its log has failed for good, and it gave the lease back.
+    /// This process ends, or its log is an older copy, and it gave the lease back.
     pub(in crate::live) fn lease_given_back(&self) {
         let mut state = lock(&self.state);
         if std::mem::take(&mut state.was_granted) {

@@ -68,7 +68,7 @@ impl LeaseRenewer {
         }
     }
 
-    /// Gives the lease back when this log refuses changes for good: another server can take them.
+    /// Leaves the lease to others when this log turns out to be an older copy.
     pub(in crate::live) fn with_log(self, log: Option<Arc<Log>>) -> LeaseRenewer {
         LeaseRenewer { log, ..self }
     }
@@ -76,15 +76,6 @@ impl LeaseRenewer {
     /// Keeps the lease until `stopping`, then gives it back.
     pub(in crate::live) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         loop {
-            if self.log.as_ref().is_some_and(|log| log.has_failed_for_good()) {
-                let pause = self.length / RENEWALS;
-                match tokio::time::timeout(pause, self.give_back()).await {
-                    Ok(Ok(())) => {}
-                    // It ends by itself.
-                    _ => tracing::warn!(filter = %self.filter, "the lease could not be given back"),
-                }
-                return;
-            }
             let turn = tokio::time::timeout(self.length / RENEWALS, self.acquire_or_renew()).await;
             let failed = match turn {
                 Ok(turn) => turn.err().map(|error| error.to_string()),
@@ -107,6 +98,13 @@ impl LeaseRenewer {
 
     /// Reads the lease, and takes or renews it if that may be.
     async fn acquire_or_renew(&mut self) -> Result<(), StoreError> {
+        // Nothing of such a log is shipped any more: no successor has to wait for that.
+        if self.log.as_ref().is_some_and(|log| log.is_older_copy()) {
+            self.give_back().await?;
+            let there = self.store.lease(&self.filter).await?.state;
+            self.access.lease_not_acquired(there.found().cloned());
+            return Ok(());
+        }
         // From before the write: the store may take it at once, and answer late.
         let began = Instant::now();
         let there = self.store.lease(&self.filter).await?;

@@ -241,7 +241,9 @@ impl LogShipper {
                 return Err(ShipError::Other(head, folder()));
             }
             self.created_ms = head.created_ms;
-            self.through_ms = u64::try_from(head.through.as_millisecond()).unwrap_or(0);
+            // A clock that was ahead for a while may have written it.
+            let through = u64::try_from(head.through.as_millisecond()).unwrap_or(0);
+            self.through_ms = through.min(self.clock.now_ms());
         }
         let next = head.map_or(1, |head| head.seq.saturating_add(1));
         self.next = Some(next);
@@ -265,7 +267,7 @@ impl LogShipper {
             PutSegment::Written => shipment.last_seq,
             PutSegment::Other(there) => {
                 let folder = || self.log.folder().display().to_string();
-                if Frames::of_closed(&there).is_err() {
+                if Frames::of_named(&key, &there).is_err() {
                     return Err(ShipError::Damaged(key.to_string()));
                 }
                 let same = self.log.has_frames_of(&there);

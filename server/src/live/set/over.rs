@@ -8,6 +8,7 @@ use bloomsday_common::id_form::IdForm;
 
 use super::{LiveSet, SetError};
 use crate::live::below::DayAnswers;
+use crate::live::lock::lock;
 use crate::live::memory::table::{LiveState, PrefilterWord, View};
 use crate::live::options::hash_of;
 
@@ -53,13 +54,11 @@ impl LiveSet {
         &self,
         hashes: &[u64],
     ) -> Result<Option<DayAnswers>, SetError> {
-        match (self.look_up_day(hashes), self.access.get()) {
-            (Err(SetError::NotLoaded), Some(access)) => {
-                access.check().map_err(SetError::ReadOnly)?;
-                Err(SetError::NotLoaded)
-            }
-            (day, _) => day,
+        let day = self.look_up_day(hashes);
+        if matches!(day, Err(SetError::NotLoaded)) {
+            self.check(&lock(&self.state))?;
         }
+        day
     }
 
     /// What this set itself says of an ID, whatever lies below.
