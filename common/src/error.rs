@@ -281,8 +281,8 @@ pub enum Error {
     /// A filter with blobs and without a single pointer.
     #[error(
         "`{filter}` has not one pointer in {place}, and {blobs} blobs that would go: none was deleted. {}; \
-         if they were lost, repoint the days that were built before, or build one; if the filter is no longer wanted, delete its \
-         folder with the store's own tools",
+         if they were lost, repoint the days that were built before, or build one; if the filter is no longer \
+         wanted, delete its folder with the store's own tools",
         Remedy::NamePointers
     )]
     NoPointers {
