@@ -37,8 +37,13 @@ fn flags(backend: &Backend) -> Vec<String> {
 }
 
 fn serve(backend: &Backend) -> Daemon {
+    serve_with(backend, &[])
+}
+
+fn serve_with(backend: &Backend, more: &[&str]) -> Daemon {
     let flags = flags(backend);
-    Daemon::ready(backend, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+    let words: Vec<_> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    Daemon::ready(backend, &words)
 }
 
 /// Every file in a folder and below.
@@ -147,9 +152,7 @@ fn a_server_to_which_nothing_was_added_has_no_lag() {
 #[test]
 fn an_add_that_waits_for_the_store_is_answered_when_the_head_of_the_log_names_it() {
     let backend = backend();
-    let more = flags(&backend).into_iter().chain(["--ack".into(), "shipped".into()]);
-    let more: Vec<String> = more.collect();
-    let daemon = Daemon::ready(&backend, &more.iter().map(String::as_str).collect::<Vec<_>>());
+    let daemon = serve_with(&backend, &["--ack", "shipped"]);
     let before = until("there is a head", || head(&backend).filter(|head| head.seq == 1));
     let heads = Path::new(&backend.store).join("rt/live/heads");
     let file = files(&heads).pop().unwrap();
@@ -294,9 +297,7 @@ fn a_data_folder_from_an_older_copy_takes_no_ids_and_ships_nothing() {
 #[test]
 fn the_head_goes_on_while_ids_are_added_that_are_not_synced() {
     let backend = backend();
-    let flags = flags(&backend).into_iter().chain(["--ack".into(), "written".into()]);
-    let flags: Vec<String> = flags.collect();
-    let daemon = Daemon::ready(&backend, &flags.iter().map(String::as_str).collect::<Vec<_>>());
+    let daemon = serve_with(&backend, &["--ack", "written"]);
     let (ends, began) = (AtomicBool::new(false), jiff::Timestamp::now());
     std::thread::scope(|threads| {
         threads.spawn(|| {
