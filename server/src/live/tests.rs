@@ -10,7 +10,7 @@ use bloomsday_common::hash::mix64;
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::entry::{Repeat, Window};
 use bloomsday_common::live::head::Head;
-use bloomsday_common::live::segment::Frames;
+use bloomsday_common::live::segment::{Frames, Header};
 use tempfile::TempDir;
 
 use super::*;

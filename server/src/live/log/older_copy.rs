@@ -29,15 +29,18 @@ impl Log {
     }
 
     /// The number of the last frame of a sound segment in the store, if all its frames are synced
-    /// here. A process that was killed may have shipped more than its head says, and cut its
-    /// segments elsewhere.
+    /// here. A process that was killed may have shipped more than its head says, in segments that
+    /// end at other frames.
     ///
     /// Cost: a pass over the file with these frames.
     ///
     /// # Errors
     /// The log cannot be read.
-    pub(in crate::live) fn has_frames_of(&self, segment: &[u8]) -> io::Result<Option<u64>> {
-        let Ok((header, frames)) = Frames::of_closed(segment) else { return Ok(None) };
+    pub(in crate::live) fn last_of_same(
+        &self,
+        header: &Header,
+        frames: Frames<'_>,
+    ) -> io::Result<Option<u64>> {
         let theirs: Vec<_> = frames.map_while(Result::ok).collect();
         let Some(last) = theirs.last().map(|frame| frame.seq) else { return Ok(None) };
         if last > self.synced_seq() {
@@ -48,7 +51,7 @@ impl Log {
             let Some(piece) = tail.read(next, last)? else {
                 return Err(io::Error::other(format!("frame {next} is not there")));
             };
-            if (Header { first_seq: header.first_seq, ..piece.header }) != header {
+            if (Header { first_seq: header.first_seq, ..piece.header }) != *header {
                 return Ok(None);
             }
             let ours = piece.frames().map_while(Result::ok).skip_while(|frame| frame.seq < next);

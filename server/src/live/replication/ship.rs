@@ -267,10 +267,10 @@ impl LogShipper {
             PutSegment::Written => shipment.last_seq,
             PutSegment::Other(there) => {
                 let folder = || self.log.folder().display().to_string();
-                if Frames::of_named(&key, &there).is_err() {
+                let Ok((there, frames)) = Frames::of_named(&key, &there) else {
                     return Err(ShipError::Damaged(key.to_string()));
-                }
-                let same = self.log.has_frames_of(&there);
+                };
+                let same = self.log.last_of_same(&there, frames);
                 let Some(last) = same.map_err(|error| ShipError::Log(folder(), error))? else {
                     self.log.refuse_as_older();
                     return Err(ShipError::Other(key.to_string(), folder()));

@@ -60,14 +60,15 @@ async fn a_log_from_an_older_copy_is_known_by_its_head_in_the_store() {
         let set = live.get(&key("a"), live.now()).unwrap();
         set.log().unwrap().is_older_than(head).unwrap()
     };
-    let has_last = |live: &Live, segment: &[u8]| {
+    let last_of_same = |live: &Live, header: &Header| {
         let set = live.get(&key("a"), live.now()).unwrap();
-        set.log().unwrap().has_frames_of(segment).unwrap()
+        let (_, frames) = Frames::of_closed(&last).unwrap();
+        set.log().unwrap().last_of_same(header, frames).unwrap()
     };
     let live = open(folder.path(), Ack::Synced);
     assert!(!is_older(&live, &head));
-    assert_eq!(has_last(&live, &last), Some(head.seq));
-    assert_eq!(has_last(&live, &last[1..]), None);
+    assert_eq!(last_of_same(&live, &header), Some(head.seq));
+    assert_eq!(last_of_same(&live, &Header { epoch: header.epoch + 1, ..header }), None);
     // Of a process that has gone on with the original.
     assert!(is_older(&live, &Head { seq: head.seq + 1, ..head.clone() }));
 
@@ -84,7 +85,7 @@ async fn a_log_from_an_older_copy_is_known_by_its_head_in_the_store() {
     drop(live);
     let live = open(copy.path(), Ack::Synced);
     assert!(is_older(&live, &head));
-    assert_eq!(has_last(&live, &last), None);
+    assert_eq!(last_of_same(&live, &header), None);
 }
 
 #[tokio::test]
