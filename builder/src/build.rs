@@ -376,9 +376,10 @@ pub(crate) async fn advance_or_preview(
 ) -> Result<(), Error> {
     let BuildState { start, event, report, .. } = state;
     *event = report.to_event(event.clone());
-    let update = match report.dry_run {
-        true => plan.preview(start, blob.key())?,
-        false => publish::advance(store, start, plan, header, blob, retention, event).await?,
+    let update = if report.dry_run {
+        plan.preview(start, blob.key())?
+    } else {
+        publish::advance(store, start, plan, header, blob, retention, event).await?
     };
     (report.outcome, report.reason, report.remedy) = (update.outcome, update.reason, update.remedy);
     event.previous = update.previous;

@@ -216,10 +216,12 @@ impl std::fmt::Display for Verdict {
             value if value.fract() == 0.0 => format!("{value:.0}"),
             value => format!("{value:.4}"),
         };
-        let verdict = match passed {
-            true => "lies within",
-            false if value == low => "lies, with half of the files missing, on the lower end of",
-            false => "lies outside",
+        let verdict = if *passed {
+            "lies within"
+        } else if value == low {
+            "lies, with half of the files missing, on the lower end of"
+        } else {
+            "lies outside"
         };
         let (value, low, high) = (number(*value), number(*low), number(*high));
         write!(f, "{gate}: {what} {value} {verdict} {low} to {high}")?;

@@ -186,9 +186,10 @@ impl Report {
     /// Refuses the blob because of `failed`: sets the outcome, the reason and the remedy.
     pub(crate) fn refuse(&mut self, failed: &str, blob: &BlobKey) {
         let Report { filter, day, .. } = &*self;
-        let kept = match self.dry_run {
-            true => String::new(),
-            false => format!("\n  The blob is kept for inspection at {blob}."),
+        let kept = if self.dry_run {
+            String::new()
+        } else {
+            format!("\n  The blob is kept for inspection at {blob}.")
         };
         let remedy = Remedy::AcceptChange;
         self.reason = Some(format!(

@@ -70,10 +70,8 @@ pub unsafe extern "C" fn bloomsday_start(
                     .map_err(|error| {
                         Failure::new(BLOOMSDAY_FAILED, format!("cannot start threads: {error}"))
                     })?;
-                let bloomsday = match wait {
-                    true => runtime.block_on(start(config)),
-                    false => start_unloaded(config),
-                };
+                let bloomsday =
+                    if wait { runtime.block_on(start(config)) } else { start_unloaded(config) };
                 match bloomsday {
                     Ok(bloomsday) => Ok(BloomsdayServer { bloomsday, runtime: Some(runtime) }),
                     Err(error) => {
@@ -128,10 +126,11 @@ pub unsafe extern "C" fn bloomsday_reload(
         // SAFETY: `object` needs a server that was started and not stopped, or NULL: it is demanded
         // above.
         let server = unsafe { object("server", server)? };
-        let name = match filter.is_null() {
-            true => None,
+        let name = if filter.is_null() {
+            None
+        } else {
             // SAFETY: it is not NULL, so it is a text with an end, by what is demanded above.
-            false => Some(unsafe { text("filter", filter)? }),
+            Some(unsafe { text("filter", filter)? })
         };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
             Failure::new(BLOOMSDAY_FAILED, format!("cannot wait for the reload: {error}"))

@@ -199,9 +199,10 @@ impl SubtreeHasher {
     }
 
     pub(crate) fn finish(&self) -> ChainingValue {
-        match self.is_only {
-            true => *self.hasher.finalize().as_bytes(),
-            false => self.hasher.finalize_non_root(),
+        if self.is_only {
+            *self.hasher.finalize().as_bytes()
+        } else {
+            self.hasher.finalize_non_root()
         }
     }
 }

@@ -495,12 +495,11 @@ impl Error {
 
 /// What to check when a store refuses for lack of rights.
 pub fn rights(error: &object_store::Error) -> &'static str {
-    match is_forbidden_by_the_system(error) {
-        true => "check owner and mode of the file and of the folders above it",
-        false => {
-            "check the credentials and their rights (on S3 a missing key also looks like this without the \
+    if is_forbidden_by_the_system(error) {
+        "check owner and mode of the file and of the folders above it"
+    } else {
+        "check the credentials and their rights (on S3 a missing key also looks like this without the \
              right s3:ListBucket)"
-        }
     }
 }
 

@@ -164,9 +164,10 @@ pub fn publish(
         RecordState::Unreadable(why) => Publish::Unreadable { why: why.clone() },
         now => {
             let named = now.found().map(|pointer| pointer.blob.clone());
-            match past.was_rejected(new) || past.is_by_hand() && past.had(new) {
-                true => Publish::RolledBack { to: named },
-                false => Publish::Advance { previous: named },
+            if past.was_rejected(new) || past.is_by_hand() && past.had(new) {
+                Publish::RolledBack { to: named }
+            } else {
+                Publish::Advance { previous: named }
             }
         }
     }

@@ -176,9 +176,10 @@ fn is_flag(matches: &ArgMatches, name: &str) -> bool {
 
 fn run(cli: Cli, store_is_flag: bool, output: &Output) -> Result<ExitCode, Error> {
     let Global { store, config, .. } = cli.global;
-    let settings = match cli.command.needs_settings() {
-        true => Settings::load(config, store, store_is_flag)?,
-        false => Settings::default(),
+    let settings = if cli.command.needs_settings() {
+        Settings::load(config, store, store_is_flag)?
+    } else {
+        Settings::default()
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime =

@@ -54,10 +54,8 @@ impl Man {
             let system = |source| Error::System { doing, source };
             let mut page = Vec::new();
             let rendered = clap_mangen::Man::new(command).render(&mut page);
-            let written = rendered.and_then(|()| match self.dry_run {
-                true => Ok(()),
-                false => std::fs::write(&file, page),
-            });
+            let written = rendered
+                .and_then(|()| if self.dry_run { Ok(()) } else { std::fs::write(&file, page) });
             written.map_err(system)?;
             crate::output::print(&format!("{}\n", file.display()));
         }

@@ -116,9 +116,10 @@ pub(crate) fn print(text: &str) {
 
 /// The exit status of a job that ended with `code`: 1 in place of 0 if some of its output was lost.
 pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
-    match code == ExitCode::SUCCESS && IS_OUTPUT_LOST.load(Ordering::Relaxed) {
-        true => ExitCode::from(exit::FAILED),
-        false => code,
+    if code == ExitCode::SUCCESS && IS_OUTPUT_LOST.load(Ordering::Relaxed) {
+        ExitCode::from(exit::FAILED)
+    } else {
+        code
     }
 }
 

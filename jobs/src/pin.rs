@@ -127,10 +127,11 @@ impl Pin {
         let named = ensure_named_in_time(store, blob, retention).await;
         if let Err(StoreError::NotFound { .. }) = &named {
             let before = read.state.found();
-            let taken_back = match before.is_some_and(|before| before.blob == *blob) {
+            let taken_back = if before.is_some_and(|before| before.blob == *blob) {
                 // The same command, which was ended before it looked.
-                true => store.remove_pin(&self.filter).await,
-                false => store.take_back_pin(&self.filter, &pin, &read.version).await,
+                store.remove_pin(&self.filter).await
+            } else {
+                store.take_back_pin(&self.filter, &pin, &read.version).await
             };
             if let Err(error) = taken_back
                 && error.kind() != Kind::Superseded

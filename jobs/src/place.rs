@@ -20,10 +20,7 @@ pub(crate) fn ensure_not_in_store(path: &Path) -> Result<PathBuf, Error> {
         let has = |name: &str| folder.join(name).exists();
         has("blobs") && (has("pointers") || has("store.json")) || has("live/heads")
     };
-    match folder.ancestors().any(is_filter) {
-        true => Err(in_store(path)),
-        false => Ok(folder),
-    }
+    if folder.ancestors().any(is_filter) { Err(in_store(path)) } else { Ok(folder) }
 }
 
 pub(crate) fn in_store(path: &Path) -> Error {

@@ -80,9 +80,10 @@ struct Sizes {
 impl Plan {
     pub(crate) async fn run(self, output: &Output) -> Result<ExitCode, Error> {
         let sizes = self.sizes()?;
-        let estimate = match self.sizes_only {
-            true => None,
-            false => Some(estimate::estimate(self.workload(sizes.shape)?).await?),
+        let estimate = if self.sizes_only {
+            None
+        } else {
+            Some(estimate::estimate(self.workload(sizes.shape)?).await?)
         };
         let mut report = sizes.json();
         report["build"] = json!(estimate.as_ref().map(Estimate::json));

@@ -49,9 +49,10 @@ pub(crate) fn describe(report: &Report) -> String {
 
 fn outcome(report: &Report) -> String {
     let dry = if report.dry_run { " (dry run: nothing was written)" } else { "" };
-    let pinned = match report.pinned {
-        true => " (pinned: servers stay on the pin until it is removed or expires)",
-        false => "",
+    let pinned = if report.pinned {
+        " (pinned: servers stay on the pin until it is removed or expires)"
+    } else {
+        ""
     };
     format!("{}{dry}{pinned}", report.outcome.name())
 }

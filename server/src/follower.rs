@@ -130,10 +130,7 @@ impl Follower {
         self.reclaim();
         let old = self.served.swapped_in().map(|generation| generation.key.digest);
         let round = async {
-            match first {
-                true => self.start(loader, flags).await,
-                false => self.follow(loader, flags).await,
-            }
+            if first { self.start(loader, flags).await } else { self.follow(loader, flags).await }
         };
         // A load catches its own panics; no other panic may end the poller, either.
         let result = AssertUnwindSafe(round).catch_unwind().await;

@@ -266,9 +266,10 @@ impl Loader {
             self.ensure_memory(bytes, spare_buffer).map_err(no_memory)?;
         }
         let spare_buffer = spare_buffer.take();
-        let fetched = match past_caches {
-            true => self.store.fetch_uncached(&followed.blob, limit, spare_buffer).await,
-            false => self.store.fetch_into(&followed.blob, limit, spare_buffer).await,
+        let fetched = if past_caches {
+            self.store.fetch_uncached(&followed.blob, limit, spare_buffer).await
+        } else {
+            self.store.fetch_into(&followed.blob, limit, spare_buffer).await
         };
         let fetched = fetched.map_err(AttemptError::Fetch)?;
         self.open(fetched, followed, Via::Full, bytes).map_err(AttemptError::Open)

@@ -80,9 +80,10 @@ async fn table_at(
         let at = |path: &Path| walk::path(&Location { path: path.clone(), ..location.clone() });
         let is_delta = at(&delta).is_dir();
         let is_iceberg = || walk::has_iceberg_metadata(&at(&iceberg));
-        return Ok(match is_delta {
-            true => Some(TableFormat::Delta),
-            false => is_iceberg().then_some(TableFormat::Iceberg),
+        return Ok(if is_delta {
+            Some(TableFormat::Delta)
+        } else {
+            is_iceberg().then_some(TableFormat::Iceberg)
         });
     }
     if location.objects.list(Some(&delta)).next().await.transpose()?.is_some() {

@@ -124,10 +124,12 @@ impl Walk<'_> {
         if hidden {
             return self.pass_over(relative);
         }
-        match self.listing.pattern.matches(&relative) {
-            false => self.listing.count(),
-            true if metadata.is_file() => Err(unnameable(self.name(&relative))),
-            true => Err(neither(self.name(&relative))),
+        if !self.listing.pattern.matches(&relative) {
+            self.listing.count()
+        } else if metadata.is_file() {
+            Err(unnameable(self.name(&relative)))
+        } else {
+            Err(neither(self.name(&relative)))
         }
     }
 

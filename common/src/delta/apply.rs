@@ -126,9 +126,10 @@ impl<B: Base> Applier<B> {
         pending.drain(..done);
         self.pending = pending;
         let is_complete = self.has_head && self.next as u64 == sections(self.content as u64);
-        match is_complete && self.pending.len() > Digest::BYTES {
-            true => Err("it goes on after its end".into()),
-            false => Ok(()),
+        if is_complete && self.pending.len() > Digest::BYTES {
+            Err("it goes on after its end".into())
+        } else {
+            Ok(())
         }
     }
 

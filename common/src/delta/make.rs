@@ -118,9 +118,10 @@ fn check(file: &[u8], base: Content<'_>, new: Content<'_>) -> Result<(), String>
         let mut part = base.part(start).into_owned();
         let length = part.len();
         section.apply(&mut part, length.max(1), |_, _| Ok(()), |_, _| ())?;
-        match *part == *new.part(start) {
-            true => Ok(()),
-            false => Err(format!("it does not give the bytes of the blob from {start} on")),
+        if *part == *new.part(start) {
+            Ok(())
+        } else {
+            Err(format!("it does not give the bytes of the blob from {start} on"))
         }
     })
 }

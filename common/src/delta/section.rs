@@ -100,9 +100,10 @@ impl Section<'_> {
                 flips += code.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
                 done(offset, piece);
             }
-            return match flips == u64::from(self.flips) {
-                true => Ok(()),
-                false => Err("a section has another number of flips than it says".into()),
+            return if flips == u64::from(self.flips) {
+                Ok(())
+            } else {
+                Err("a section has another number of flips than it says".into())
             };
         }
         let wrong = || "a section's code is not one of its part of the blob".to_owned();
@@ -117,9 +118,10 @@ impl Section<'_> {
         if flips.left > 0 {
             return Err(wrong());
         }
-        match flips.gaps.is_at_end() {
-            true => Ok(()),
-            false => Err("a section's code is longer than its flips".into()),
+        if flips.gaps.is_at_end() {
+            Ok(())
+        } else {
+            Err("a section's code is longer than its flips".into())
         }
     }
 }

@@ -19,16 +19,15 @@ impl Store {
         // Another one each time: several may run at once, each with the same number as a process.
         let number = random();
         let key = format!(".bloomsday-check-{number:x}");
-        match Arc::ptr_eq(&self.record_store, &self.pointer_store) {
-            true => self.check_writes(&*self.record_store, &key, true).await,
-            false => {
-                // Without pointers there, no record needs to be replaced. HDFS, for one, cannot do
-                // that.
-                self.check_writes(&*self.record_store, &key, false).await?;
-                // No filter's name begins or ends like this, and the day is long past.
-                let key = format!("0-bloomsday-check-{number:x}-0/pointers/1970-01-01");
-                self.check_writes(&*self.pointer_store, &key, true).await
-            }
+        if Arc::ptr_eq(&self.record_store, &self.pointer_store) {
+            self.check_writes(&*self.record_store, &key, true).await
+        } else {
+            // Without pointers there, no record needs to be replaced. HDFS, for one, cannot do
+            // that.
+            self.check_writes(&*self.record_store, &key, false).await?;
+            // No filter's name begins or ends like this, and the day is long past.
+            let key = format!("0-bloomsday-check-{number:x}-0/pointers/1970-01-01");
+            self.check_writes(&*self.pointer_store, &key, true).await
         }
     }
 

@@ -280,9 +280,10 @@ pub fn open_file(
     path: &std::path::Path,
     digest: Option<Digest>,
 ) -> Result<(BlobKey, Header, Filter), Error> {
-    let name = match path.as_os_str().is_empty() {
-        true => "file with an empty name".to_owned(),
-        false => path.display().to_string(),
+    let name = if path.as_os_str().is_empty() {
+        "file with an empty name".to_owned()
+    } else {
+        path.display().to_string()
     };
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => {

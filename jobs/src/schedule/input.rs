@@ -89,9 +89,10 @@ pub(super) async fn check_input(
     window: Window,
     day: Day,
 ) -> Result<InputState, BuilderError> {
-    let looked = match source::reads_live_ids(inputs) {
-        true => check_live(store, filter, day).await,
-        false => check_all(inputs, marker, settle, window, day).await,
+    let looked = if source::reads_live_ids(inputs) {
+        check_live(store, filter, day).await
+    } else {
+        check_all(inputs, marker, settle, window, day).await
     };
     match looked {
         Ok(looked) => Ok(looked),

@@ -134,13 +134,14 @@ impl LiveSettings {
 
     /// Refuses more live filters than there may be: this is the last one of so many.
     pub(super) fn check_filters(&self, filter: &FilterName, many: usize) -> Result<(), Error> {
-        match many > self.max_filters {
-            true => Err(bloomsday_server::error::Error::TooManyLiveFilters {
+        if many > self.max_filters {
+            Err(bloomsday_server::error::Error::TooManyLiveFilters {
                 filter: filter.to_string(),
                 max: self.max_filters,
             }
-            .into()),
-            false => Ok(()),
+            .into())
+        } else {
+            Ok(())
         }
     }
 

@@ -173,9 +173,10 @@ impl Collected {
             }
             return Ok(());
         }
-        match seq > self.rows && self.early.insert(seq, hashes.collect()).is_none() {
-            true => Ok(()),
-            false => Err("a row came twice".to_owned()),
+        if seq > self.rows && self.early.insert(seq, hashes.collect()).is_none() {
+            Ok(())
+        } else {
+            Err("a row came twice".to_owned())
         }
     }
 }

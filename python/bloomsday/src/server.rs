@@ -264,14 +264,15 @@ impl Server {
             .build()?;
         let mut config = self.config.clone();
         config.answer_until_loaded = answer_until_loaded;
-        let started = match wait {
-            true => self::wait(py, &runtime, || async {
+        let started = if wait {
+            self::wait(py, &runtime, || async {
                 tokio::select! {
                     started = start(config) => Some(started),
                     () = closed.notified() => None,
                 }
-            }),
-            false => Ok(Some(py.detach(|| start_unloaded(config)))),
+            })
+        } else {
+            Ok(Some(py.detach(|| start_unloaded(config))))
         };
         let ended = match started {
             Ok(Some(Ok(bloomsday))) => {

@@ -105,9 +105,10 @@ impl GuardHold {
         let side = |generation: &Generation| generation.header.fpp_measured();
         let comparison = compare(&ids, (&old.filter, side(old)), (&new.filter, side(new)));
         let (clock, since) = (Instant::now(), self.since.map(|(since, _)| since));
-        let verdict = match force {
-            true => Verdict::Forced,
-            false => verdict_of(self.mode, comparison.as_ref(), since, self.max_hold, clock),
+        let verdict = if force {
+            Verdict::Forced
+        } else {
+            verdict_of(self.mode, comparison.as_ref(), since, self.max_hold, clock)
         };
         self.verdicts[verdict as usize] += 1;
         let rates = comparison.as_ref().map_or_else(

@@ -238,9 +238,10 @@ async fn read(mut body: Incoming, blocks: &Blocks) -> Result<Lines, Reply> {
 }
 
 fn not_ready(handle: &FilterHandle) -> Reply {
-    let what = match handle.is_loaded() {
-        true => "has not the live IDs of other servers yet",
-        false => "is not loaded yet",
+    let what = if handle.is_loaded() {
+        "has not the live IDs of other servers yet"
+    } else {
+        "is not loaded yet"
     };
     let why = format!("`{}` {what}; see /status", handle.name());
     error(StatusCode::SERVICE_UNAVAILABLE, &why)

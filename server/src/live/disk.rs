@@ -66,10 +66,11 @@ impl Disk {
         let (syncer, next_folder) =
             (Syncer::start(acks_wait_for_sync).map_err(system)?, AtomicU32::new(next));
         for (key, (path, mut replayed)) in found {
-            let allowed = match replayed.options.is_over_day {
+            let allowed = if replayed.options.is_over_day {
                 // Of changes after those of another server.
-                true => Duration::from_millis(MAX_CLOCK_SKEW_MS),
-                false => MAX_CLOCK_STEP,
+                Duration::from_millis(MAX_CLOCK_SKEW_MS)
+            } else {
+                MAX_CLOCK_STEP
             };
             warn_if_clock_is_behind(path, replayed.before.last_ms, opened_ms, allowed);
             replayed.writer.tick(opened_ms);

@@ -115,9 +115,10 @@ impl ObjectStore for FlakyStore {
         if rest == "pin" {
             *self.pins.lock().unwrap().entry(filter.to_owned()).or_default() += 1;
         }
-        let nth = match is_blob && !options.head {
-            true => self.reads.fetch_add(1, Ordering::Relaxed),
-            false => self.polls(),
+        let nth = if is_blob && !options.head {
+            self.reads.fetch_add(1, Ordering::Relaxed)
+        } else {
+            self.polls()
         };
         let own = self.own.lock().unwrap().get(filter).copied();
         let fault = own.unwrap_or_else(|| self.fault());

@@ -239,9 +239,10 @@ impl Oracle {
         self.last_followed = self.last_followed.max(observation.pointer_day);
         self.held_from = if observation.held { self.held_from.or(Some(now)) } else { None };
         self.holds = observation.judged.filter(|_| observation.held);
-        self.kept_from = match observation.well && !observation.held {
-            true => None,
-            false => self.kept_from.or(self.held_from),
+        self.kept_from = if observation.well && !observation.held {
+            None
+        } else {
+            self.kept_from.or(self.held_from)
         };
         if observation.held && self.max_hold.is_none() {
             return Err("a guard that does not hold held".into());

@@ -453,9 +453,10 @@ fn python(blob: &Path, delta: &Path) -> Result<Vec<u8>, String> {
         .args([blob, delta])
         .output()
         .expect("Python runs (tests/run.sh installs it)");
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 

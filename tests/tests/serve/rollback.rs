@@ -185,9 +185,10 @@ fn a_mended_build_killed_before_it_pointed_is_run_again_after_a_rollback_by_hand
         blob(Publisher::days_ago(&backend, 0).users(GOOD).run());
         let saved = backend.read(&pointer(0)).unwrap();
         blob(Publisher::days_ago(&backend, 0).users(BAD).run());
-        match removed {
-            true => backend.remove(&pointer(0)),
-            false => backend.write(&pointer(0), &saved),
+        if removed {
+            backend.remove(&pointer(0))
+        } else {
+            backend.write(&pointer(0), &saved)
         }
         let command = Publisher::days_ago(&backend, 0).users(MENDED).prepare().into_command();
         let mut victim = KillableRun::start(command, Some("recorded"));

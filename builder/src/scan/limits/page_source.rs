@@ -278,9 +278,10 @@ impl PageSource {
     ) -> Result<Bytes, String> {
         let claimed = header.uncompressed as usize;
         if self.codec.is_none() || !is_compressed {
-            return match body.len() == claimed {
-                true => Ok(body.clone()),
-                false => Err(format!("has {} bytes, and its header claims {claimed}", body.len())),
+            return if body.len() == claimed {
+                Ok(body.clone())
+            } else {
+                Err(format!("has {} bytes, and its header claims {claimed}", body.len()))
             };
         }
         let bytes = claimed.checked_sub(front.len());

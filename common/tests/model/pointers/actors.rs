@@ -190,9 +190,10 @@ impl World {
             }
             Building::Recorded { blob, start, now } => {
                 self.upload_if_old(blob);
-                match protocol::may_be_old(day_of(blob.0), day_of(self.today), RETENTION) {
-                    true => Building::Kept { blob, start, now },
-                    false => Building::Looked { blob, start, now },
+                if protocol::may_be_old(day_of(blob.0), day_of(self.today), RETENTION) {
+                    Building::Kept { blob, start, now }
+                } else {
+                    Building::Looked { blob, start, now }
                 }
             }
             Building::Kept { blob, start, now } => {
@@ -225,9 +226,10 @@ impl World {
             Building::Lost { new } => {
                 let event = self.event(builder, new.blob, new.previous);
                 let found = self.pointers.get(&new.blob.0);
-                let outcome = match found.is_some_and(|found| found.blob == new.blob) {
-                    true => Outcome::Unchanged,
-                    false => Outcome::Superseded,
+                let outcome = if found.is_some_and(|found| found.blob == new.blob) {
+                    Outcome::Unchanged
+                } else {
+                    Outcome::Superseded
                 };
                 self.met.lost_to_the_same |= outcome == Outcome::Unchanged;
                 self.met.superseded |= outcome == Outcome::Superseded;

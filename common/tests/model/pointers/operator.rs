@@ -296,10 +296,13 @@ impl World {
                     }
                 }
             }
-            Operating::Pointed { event, new, before } => match self.blobs.contains_key(&new.blob) {
-                true => Operating::Ended { event, outcome: Outcome::Published },
-                false => Operating::TakingBack { event, new, before },
-            },
+            Operating::Pointed { event, new, before } => {
+                if self.blobs.contains_key(&new.blob) {
+                    Operating::Ended { event, outcome: Outcome::Published }
+                } else {
+                    Operating::TakingBack { event, new, before }
+                }
+            }
             Operating::TakingBack { event, new, before } => {
                 self.compare_and_set(event.day, before, Some(new), Write::Clear);
                 self.met.taken_back = true;

@@ -155,9 +155,10 @@ fn integers(lookup: &impl Lookup, ids: &Bound<'_, PyAny>, signed: bool) -> PyRes
         let (numbers, _) = piece.as_chunks::<8>();
         look_up_written(lookup, numbers.len(), |i, text| {
             // Writing to a string does not fail.
-            let _ = match signed {
-                true => write!(text, "{}", i64::from_ne_bytes(numbers[i])),
-                false => write!(text, "{}", u64::from_ne_bytes(numbers[i])),
+            let _ = if signed {
+                write!(text, "{}", i64::from_ne_bytes(numbers[i]))
+            } else {
+                write!(text, "{}", u64::from_ne_bytes(numbers[i]))
             };
         })
     })

@@ -111,9 +111,10 @@ impl Contents {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             let extension = path.extension().and_then(|extension| extension.to_str());
-            match extension.is_some_and(|extension| ours.contains(&extension)) {
-                true => contents.has_segment = true,
-                false => contents.has_other = true,
+            if extension.is_some_and(|extension| ours.contains(&extension)) {
+                contents.has_segment = true
+            } else {
+                contents.has_other = true
             }
         }
         Ok(contents)

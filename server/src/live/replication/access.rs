@@ -118,19 +118,17 @@ impl WriteAccess {
 
     /// Whether a change is taken now; else why not.
     pub(in crate::live) fn check(&self) -> Result<(), Arc<str>> {
-        match self.is_granted() {
-            true => Ok(()),
-            false => Err(self.why().into()),
-        }
+        if self.is_granted() { Ok(()) } else { Err(self.why().into()) }
     }
 
     /// Whether this process has decided without a break since this epoch was read.
     pub(in crate::live) fn check_epoch(&self, epoch: LeaseEpoch) -> Result<(), Arc<str>> {
-        match self.is_granted() && self.epoch() == epoch {
-            true => Ok(()),
-            false => Err("the lease ended before other servers could read it, and another one may have decided \
+        if self.is_granted() && self.epoch() == epoch {
+            Ok(())
+        } else {
+            Err("the lease ended before other servers could read it, and another one may have decided \
                           about the same ID: see lease in /status"
-                .into()),
+                .into())
         }
     }
 
@@ -293,11 +291,10 @@ impl WriteAccess {
         if is_granted != state.was_granted {
             state.was_granted = is_granted;
             let (filter, by) = (&self.filter, state.lease.as_ref().map(|lease| &lease.decider));
-            match is_granted {
-                true => tracing::info!(%filter, "this server decides which live IDs are new"),
-                false => {
-                    tracing::warn!(%filter, ?by, "this server no longer decides: adds are refused")
-                }
+            if is_granted {
+                tracing::info!(%filter, "this server decides which live IDs are new")
+            } else {
+                tracing::warn!(%filter, ?by, "this server no longer decides: adds are refused")
             }
         }
         self.decided.notify_all();

@@ -110,9 +110,10 @@ impl LiveSet {
     /// Refuses a hash that is not alive in a set that is full and does not grow.
     pub(super) fn check_capacity(&self, writer: &Writer, hash: u64) -> Result<(), SetError> {
         let is_full = self.options.expansion == 0 && writer.len() >= self.options.capacity;
-        match is_full && self.table.state_of(hash) != LiveState::Alive {
-            true => Err(SetError::Full),
-            false => Ok(()),
+        if is_full && self.table.state_of(hash) != LiveState::Alive {
+            Err(SetError::Full)
+        } else {
+            Ok(())
         }
     }
 

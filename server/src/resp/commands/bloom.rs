@@ -92,9 +92,12 @@ fn add_all(
     session.count_domains(key, ids.iter().copied());
     let mut answers = Vec::with_capacity(hashes.len());
     let result = session.change(
-        |session| match create {
-            true => session.find_or_make(key, Kind::Bloom, &options),
-            false => session.find_set_of(key, Kind::Bloom)?.ok_or_else(|| "ERR not found".into()),
+        |session| {
+            if create {
+                session.find_or_make(key, Kind::Bloom, &options)
+            } else {
+                session.find_set_of(key, Kind::Bloom)?.ok_or_else(|| "ERR not found".into())
+            }
         },
         |set, now| {
             answers.clear();

@@ -102,9 +102,12 @@ fn expire(
             let set = session.find_set(request[1])?;
             Ok(set.filter(|set| conditions.iter().all(|c| holds(set.expires_at(), c))))
         },
-        |session, set| match at <= now && set.is_of_clients() {
-            true => session.remove(set.key()).map(|_| Ok(())),
-            false => end_at(session, set, Some(at)),
+        |session, set| {
+            if at <= now && set.is_of_clients() {
+                session.remove(set.key()).map(|_| Ok(()))
+            } else {
+                end_at(session, set, Some(at))
+            }
         },
     )?;
     reply.integer(i64::from(done.is_some()));
