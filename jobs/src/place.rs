@@ -11,8 +11,9 @@ use crate::error::Error;
 /// The folder is not there, or is in the folder of a filter.
 pub(crate) fn ensure_not_in_store(path: &Path) -> Result<PathBuf, Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let Ok(folder) = folder.unwrap_or(Path::new(".")).canonicalize() else {
-        let why = format!("there is no folder for {}: create it", path.display());
+    let folder = folder.unwrap_or(Path::new("."));
+    let Ok(folder) = folder.canonicalize() else {
+        let why = format!("there is no folder {}: create it", folder.display());
         return Err(Error::NotFound(why));
     };
     // Its first build writes `store.json`; pointers may be in Redis.
@@ -20,7 +21,10 @@ pub(crate) fn ensure_not_in_store(path: &Path) -> Result<PathBuf, Error> {
         let has = |name: &str| folder.join(name).exists();
         has("blobs") && (has("pointers") || has("store.json")) || has("live/heads")
     };
-    if folder.ancestors().any(is_filter) { Err(in_store(path)) } else { Ok(folder) }
+    // A link may lead to a blob.
+    let file = path.canonicalize().unwrap_or_else(|_| folder.clone());
+    let is_in_store = folder.ancestors().chain(file.ancestors()).any(is_filter);
+    if is_in_store { Err(in_store(path)) } else { Ok(folder) }
 }
 
 pub(crate) fn in_store(path: &Path) -> Error {

@@ -263,6 +263,13 @@ fn kill_9_after_a_part_of_a_log_was_shipped_ships_the_rest() {
 /// and what the remedy moves away must not have been acknowledged.
 #[test]
 fn a_data_folder_from_an_older_copy_takes_no_ids_and_ships_nothing() {
+    for head_is_lost in [false, true] {
+        a_data_folder_from_an_older_copy(head_is_lost);
+    }
+}
+
+/// With `head_is_lost` the last process was killed between its last segment and the head.
+fn a_data_folder_from_an_older_copy(head_is_lost: bool) {
     let backend = backend();
     let (data, copy) = (path(&backend, "data"), path(&backend, "copy"));
     let run = |ids: &[String]| {
@@ -275,7 +282,13 @@ fn a_data_folder_from_an_older_copy_takes_no_ids_and_ships_nothing() {
     run(&new_ids(100_000, 20));
     let copied = std::process::Command::new("cp").arg("-r").args([&data, &copy]).status();
     assert!(copied.unwrap().success());
+    let heads = Path::new(&backend.store).join("rt/live/heads");
+    let head = std::fs::read_dir(heads).unwrap().next().unwrap().unwrap().path();
+    let before_it = std::fs::read(&head).unwrap();
     run(&new_ids(200_000, 30));
+    if head_is_lost {
+        std::fs::write(&head, before_it).unwrap();
+    }
     let before = shipped(&backend);
     std::fs::remove_dir_all(&data).unwrap();
     std::fs::rename(&copy, &data).unwrap();

@@ -102,7 +102,8 @@ impl LeaseRenewer {
         if self.log.as_ref().is_some_and(|log| log.is_older_copy()) {
             self.give_back().await?;
             let there = self.store.lease(&self.filter).await?.state;
-            self.access.lease_not_acquired(there.found().cloned());
+            let other = there.found().filter(|lease| lease.node != self.node);
+            self.access.lease_not_acquired(other.cloned());
             return Ok(());
         }
         // From before the write: the store may take it at once, and answer late.
@@ -151,15 +152,17 @@ impl LeaseRenewer {
 
     /// Ends the lease now, so that a successor need not wait.
     async fn give_back(&mut self) -> Result<(), StoreError> {
-        let Some(own_epoch) = self.own_epoch.take() else { return Ok(()) };
+        let Some(own_epoch) = self.own_epoch else { return Ok(()) };
         self.access.lease_given_back();
         let there = self.store.lease(&self.filter).await?;
         let is_ours = |lease: &Lease| lease.node == self.node && lease.epoch == own_epoch;
-        if !there.state.found().is_some_and(is_ours) {
-            return Ok(());
+        if there.state.found().is_some_and(is_ours) {
+            let lease = self.lease(own_epoch, self.clock.now());
+            self.store.put_lease(&self.filter, &lease, &there.version).await?;
         }
-        let lease = self.lease(own_epoch, self.clock.now());
-        self.store.put_lease(&self.filter, &lease, &there.version).await
+        // Not before: what failed is tried again.
+        self.own_epoch = None;
+        Ok(())
     }
 }
 

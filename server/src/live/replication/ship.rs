@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bloomsday_common::crash_point::crash_point;
+use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
@@ -245,10 +246,45 @@ impl LogShipper {
             let through = u64::try_from(head.through.as_millisecond()).unwrap_or(0);
             self.through_ms = through.min(self.clock.now_ms());
         }
-        let next = head.map_or(1, |head| head.seq.saturating_add(1));
+        let next = head.as_ref().map_or(1, |head| head.seq.saturating_add(1));
+        if let Some(key) = self.last_without_head(next, head.as_ref()).await? {
+            let bytes = in_time(self.store.segment(&key)).await?;
+            let is_ours = match Frames::of_named(&key, &bytes) {
+                Ok((there, frames)) => self.log.last_of_same(&there, frames).map(|n| n.is_some()),
+                // Nobody can read it: its frames are written again.
+                Err(_) => Ok(true),
+            };
+            if !is_ours.map_err(|error| ShipError::Log(folder(), error))? {
+                self.log.refuse_as_older();
+                return Err(ShipError::Other(key.to_string(), folder()));
+            }
+        }
         self.next = Some(next);
         self.last.send_replace(next - 1);
         Ok(next)
+    }
+
+    /// The last segment of this log from frame `next` on: a process that was killed wrote it, and
+    /// not the head after it. Its name has the number of that process, so that a segment of this
+    /// one with the same frames would get another name.
+    async fn last_without_head(
+        &self,
+        next: u64,
+        head: Option<&Head>,
+    ) -> Result<Option<SegmentKey>, ShipError> {
+        let node = self.log.node();
+        // The day before, since the clock may have been set back.
+        let oldest = head.map(|head| Day::of(head.through).minus(1));
+        let mut last: Option<SegmentKey> = None;
+        for day in in_time(self.store.segment_days(&self.filter)).await? {
+            if oldest.is_some_and(|oldest| day < oldest) {
+                continue;
+            }
+            let keys = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
+            let found = keys.into_iter().map(|(key, _)| key).chain(last.take());
+            last = found.max_by_key(|key| key.first_seq);
+        }
+        Ok(last.filter(|last| last.first_seq >= next))
     }
 
     /// Writes a segment; returns the number of the last frame that is in the store now.
