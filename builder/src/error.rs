@@ -285,7 +285,7 @@ pub enum Error {
     /// A column whose type is not that of an ID.
     #[error(
         "column `{column}` of {file} cannot be used as an ID: {}; \
-         an ID is a string, binary, an integer or a UUID",
+         an ID is a string, binary, an integer, a decimal without fraction or a UUID",
         describe_source(.why)
     )]
     NotAnId {

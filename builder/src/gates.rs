@@ -210,10 +210,11 @@ impl std::fmt::Display for Verdict {
             "duplicates" => "rows per distinct ID",
             "files" => "files read",
             "input_bytes" => "bytes of input",
-            _ => "overlap with the newest earlier filter",
+            _ => "share of IDs that the newest earlier filter has",
         };
         let number = |value: f64| match value {
             value if value.fract() == 0.0 => format!("{value:.0}"),
+            value if value < 0.001 => format!("{value:.1e}"),
             value => format!("{value:.4}"),
         };
         let verdict = if *passed {

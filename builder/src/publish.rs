@@ -346,7 +346,7 @@ pub(crate) async fn is_recorded(
 /// Appends a build to the history. What the build did is done, so a failure is only a warning.
 pub(crate) async fn record(store: &Store, filter: &FilterName, event: &HistoryEvent) {
     if let Err(error) = store.append_event(filter, event).await {
-        tracing::warn!("the history lacks this build: {error}");
+        tracing::warn!("this build cannot be recorded in the history: {error}");
     }
 }
 

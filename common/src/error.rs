@@ -157,7 +157,7 @@ pub enum Error {
         why: String,
     },
     /// A blob whose header contradicts itself, its name or its body.
-    #[error("{key} is not a sound blob: {why}; rebuild that day or repoint")]
+    #[error("{key} is not a sound blob: {why}; in a store, rebuild that day or repoint")]
     Malformed {
         /// The blob.
         key: String,
@@ -173,7 +173,7 @@ pub enum Error {
         why: String,
     },
     /// An address that cannot be used as a store.
-    #[error("`{url}` cannot be used as a store: {why}")]
+    #[error("`{url}` cannot be used: {why}")]
     StoreUrl {
         /// The address.
         url: String,
@@ -294,7 +294,7 @@ pub enum Error {
         blobs: usize,
     },
     /// A local file could not be read or written.
-    #[error("cannot {doing} {path}: {source}")]
+    #[error("cannot {doing} {path}: {source}{}", rights_of(.source))]
     File {
         /// The operation, as a verb.
         doing: &'static str,
@@ -446,6 +446,15 @@ impl Error {
         }
     }
 
+    /// Whether a call that writes failed before it wrote anything.
+    pub fn is_before_any_write(&self) -> bool {
+        match self {
+            Error::Locked { .. } | Error::Forbidden { .. } => true,
+            Error::File { doing, .. } => *doing == "lock",
+            _ => false,
+        }
+    }
+
     /// Whether the same call may succeed later without any repair.
     pub fn is_transient(&self) -> bool {
         self.kind() == Kind::Transient
@@ -496,11 +505,19 @@ impl Error {
 /// What to check when a store refuses for lack of rights.
 pub fn rights(error: &object_store::Error) -> &'static str {
     if is_forbidden_by_the_system(error) {
-        "check owner and mode of the file and of the folders above it"
+        LOCAL_RIGHTS
     } else {
         "check the credentials and their rights (on S3 a missing key also looks like this without the \
-             right s3:ListBucket)"
+         right s3:ListBucket)"
     }
+}
+
+const LOCAL_RIGHTS: &str = "check owner and mode of the file and of the folders above it";
+
+/// What to check when the system refuses, after its error.
+fn rights_of(error: &std::io::Error) -> String {
+    let is_refused = error.kind() == std::io::ErrorKind::PermissionDenied;
+    if is_refused { format!(": {LOCAL_RIGHTS}") } else { String::new() }
 }
 
 /// Whether the store refused for lack of rights, also where only the source of the error says so.

@@ -9,6 +9,10 @@ use libfuzzer_sys::fuzz_target;
 #[allow(dead_code)]
 mod cron;
 
+#[path = "../../jobs/src/size.rs"]
+#[allow(dead_code)]
+mod size;
+
 mod scheduling {
     pub(crate) use crate::cron;
 }

@@ -12,6 +12,7 @@ use bloomsday_builder::source::LIVE;
 use bloomsday_builder::{LiveHashes, compact};
 use bloomsday_common::atomic_file;
 use bloomsday_common::day::Day;
+use bloomsday_common::error::Kind;
 use bloomsday_common::key::FilterName;
 use clap::Args;
 use parquet::arrow::ArrowWriter;
@@ -20,9 +21,10 @@ use serde_json::json;
 
 use crate::config::{BuildOverrides, Settings};
 use crate::error::Error;
-use crate::output::{Output, mebibytes, thousands};
+use crate::output::{Output, binary_size, thousands};
 use crate::place::ensure_not_in_store;
 use crate::resources::Resources;
+use crate::target::unknown;
 
 /// Rows of a row group: some MB.
 const GROUP_ROWS: usize = 1 << 20;
@@ -65,7 +67,13 @@ impl Compact {
         ensure_not_in_store(&file)?;
         let job = settings.build_job(filter.clone(), day, overrides)?;
         let store = settings.open_store()?;
-        let found = compact(&job, &store, &output.build_progress()).await?;
+        let found = match compact(&job, &store, &output.build_progress()).await {
+            Ok(found) => found,
+            Err(error) if error.kind() == Kind::NotFound => {
+                return Err(unknown(&store, &filter).await.unwrap_or(error.into()));
+            }
+            Err(error) => return Err(error.into()),
+        };
         let bytes = if dry_run { None } else { Some(write(&file, &found)?) };
         let (hashes, rows, segments) = (found.len(), found.rows, found.segments);
         let report = json!({
@@ -87,7 +95,7 @@ impl Compact {
                 thousands(segments)
             );
             match bytes {
-                Some(bytes) => format!("{counted}; {} ({})\n", file.display(), mebibytes(bytes)),
+                Some(bytes) => format!("{counted}; {} ({})\n", file.display(), binary_size(bytes)),
                 None => format!("{counted}; nothing was written (--dry-run)\n"),
             }
         });

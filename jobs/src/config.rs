@@ -135,7 +135,17 @@ impl Settings {
     /// Opens the store of a command that writes. A local folder is created, but not in a `dry_run`.
     pub(crate) fn store_to_write(&self, dry_run: bool) -> Result<Store, Error> {
         let address = self.store()?;
-        self.with_pointers(if dry_run { Store::preview(address)? } else { Store::create(address)? })
+        if dry_run {
+            return self.with_pointers(Store::preview(address)?);
+        }
+        let is_new = self.store_folder().is_some_and(|folder| !folder.exists());
+        let store = Store::create(address)?;
+        if is_new {
+            // A disk that is not mounted looks like this, too.
+            let path = store.name();
+            tracing::warn!("there was no store at {path}: a new one is made, with no earlier day");
+        }
+        self.with_pointers(store)
     }
 
     /// The same store with its pointers where this configuration has them.
@@ -358,8 +368,8 @@ pub(crate) fn check_source(
 
 fn missing(filter: &FilterName, what: &str) -> Error {
     Error::Usage(format!(
-        "no {what} is named: give --{what}, or write `{what}` under [filters.{filter}] in \
-         bloomsday.toml"
+        "no {what} is named: write `{what}` under [filters.{filter}] in bloomsday.toml, or give a build \
+         --{what}"
     ))
 }
 

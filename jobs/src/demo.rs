@@ -273,7 +273,7 @@ impl Demonstration<'_> {
         let day = rt.status().day;
         self.output.show(&json!({ "id": id, "contains": contains, "day": day }), || {
             let result = if contains { "has been here before" } else { "is new" };
-            format!("   {id} {result} (in the filter of {})\n", crate::output::or_dash(day))
+            format!("   {id} {result} (by the filter of {})\n", crate::output::or_dash(day))
         });
         Ok(())
     }

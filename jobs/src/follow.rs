@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::config::{Settings, poll_interval};
 use crate::error::Error;
 use crate::inspect;
-use crate::output::{Output, mebibytes, say};
+use crate::output::{Output, binary_size, say};
 use crate::place::{ensure_not_in_store, in_store};
 use crate::signals::EndSignals;
 use crate::target::target;
@@ -150,7 +150,7 @@ impl Follow {
             "bytes": n_bytes,
             "file": path,
         });
-        output.show(&report, || format!("{path} is {blob} now, {}\n", mebibytes(n_bytes)));
+        output.show(&report, || format!("{path} is {blob} now, {}\n", binary_size(n_bytes)));
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use clap::Args;
 use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{Output, or_dash, print, say, table, thousands};
+use crate::target::unknown;
 
 /// Show the newest 1,000 events of a filter, newest first.
 ///
@@ -29,6 +30,9 @@ impl History {
             say("warning", &format!("{key} cannot be read and is left out: {why}"));
         }
         if events.is_empty() && unreadable.is_empty() {
+            if let Some(unknown) = unknown(&store, &self.filter).await {
+                return Err(unknown);
+            }
             let (filter, store) = (&self.filter, store.name());
             return Err(Error::NotFound(format!("`{filter}` has no history in {store}")));
         }

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, mebibytes, pairs, thousands};
+use crate::output::{Output, binary_size, pairs, thousands};
 
 /// Show a blob's header, and verify all of it; or a delta's numbers.
 ///
@@ -65,7 +65,7 @@ impl Inspect {
                 ("format", format!("version {version}")),
                 ("ID", header.id_form.to_string()),
                 ("layout", format!("{}, {} probes", shape.layout(), shape.probes())),
-                ("size", format!("{} bytes ({})", thousands(bytes), mebibytes(bytes))),
+                ("size", format!("{} bytes ({})", thousands(bytes), binary_size(bytes))),
                 ("IDs", thousands(header.ids) + estimated),
                 ("fpp target", header.fpp_target.to_string()),
                 (
@@ -146,8 +146,8 @@ fn show_delta(text: &str, bytes: &[u8], output: &Output) -> Result<ExitCode, Err
                 format!(
                     "{} bytes ({}), {share:.2} % of a blob of {}",
                     thousands(size),
-                    mebibytes(size),
-                    mebibytes(stated.blob_bytes)
+                    binary_size(size),
+                    binary_size(stated.blob_bytes)
                 ),
             ),
             ("flips", format!("{} bits, in {} sections", thousands(stated.flips), stated.sections)),

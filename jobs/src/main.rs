@@ -36,6 +36,7 @@ mod scheduling;
 mod serve;
 mod signals;
 mod simhash;
+mod size;
 mod status;
 mod target;
 mod trace;

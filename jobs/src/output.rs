@@ -259,9 +259,13 @@ pub(crate) fn thousands(n: u64) -> String {
     groups.join(",")
 }
 
-/// Bytes in MiB, for people.
-pub(crate) fn mebibytes(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+/// Bytes, KiB or MiB, for people.
+pub(crate) fn binary_size(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} bytes"),
+        1_024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
 }
 
 /// The value, or a dash if there is none.

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::config::{self, Settings};
 use crate::error::Error;
 use crate::output::{Output, or_dash, pairs, who};
-use crate::repoint::{ensure_named_in_time, mark, record, verified_target};
+use crate::repoint::{NEXT, NEXT_DRY, ensure_named_in_time, mark, record, verified_target};
 use crate::target::filters;
 
 /// Keep the whole fleet on one blob, whatever the pointers say, until the pin is removed or
@@ -92,13 +92,13 @@ impl Pin {
         });
         output.show(&report, || {
             pairs(&[
-                ("pinned", if self.dry_run { "dry run".into() } else { filter.to_string() }),
+                (if self.dry_run { "would pin" } else { "pinned" }, filter.to_string()),
                 ("to", blob.to_string()),
                 (
                     "until",
                     self.until.map_or("released by `unpin`".into(), |until| format!("{until:.0}")),
                 ),
-                ("next", "servers follow at their next poll; at once: POST /admin/reload".into()),
+                ("next", if self.dry_run { NEXT_DRY } else { NEXT }.into()),
             ])
         });
         Ok(ExitCode::SUCCESS)

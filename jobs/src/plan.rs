@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use self::estimate::{Estimate, Workload};
 use crate::defaults::FPP;
 use crate::error::Error;
-use crate::output::{Output, mebibytes, table, thousands};
+use crate::output::{Output, binary_size, table, thousands};
 use crate::resources::Resources;
 
 /// Show size, probes and memory of a filter, and the time and memory that a build takes here.
@@ -192,13 +192,14 @@ impl Sizes {
             page += &format!(
                 "\n{} live IDs: {} to {} of memory, {} of log for each {0} adds\n",
                 thousands(ids),
-                mebibytes(least),
-                mebibytes(most),
-                mebibytes(log_bytes(ids))
+                binary_size(least),
+                binary_size(most),
+                binary_size(log_bytes(ids))
             );
         }
-        let sizes = CHURNS
-            .map(|churn| format!("{} at {} %", mebibytes(self.delta_bytes(churn)), churn * 100.0));
+        let sizes = CHURNS.map(|churn| {
+            format!("{} at {} %", binary_size(self.delta_bytes(churn)), churn * 100.0)
+        });
         page + &format!("a delta has, by the share of IDs that change: {}\n", sizes.join(", "))
     }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{LastError, Output, mebibytes, pairs, who};
+use crate::output::{LastError, Output, binary_size, pairs, who};
 use crate::target::filters;
 
 /// Delete old pointers, and blobs that nothing needs.
@@ -94,7 +94,7 @@ fn describe(report: &PruneReport) -> String {
             verb,
             format!("{} pointers, {} blobs, {} deltas", pointers.len(), blobs.len(), deltas.len()),
         ),
-        ("freed", mebibytes(*bytes)),
+        ("freed", binary_size(*bytes)),
         ("servers gone", report.servers.to_string()),
     ];
     let PrunedSegments { days, segments } = &report.live;

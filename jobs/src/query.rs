@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::Filter;
+use bloomsday_common::hash::is_valid_len;
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::{BlobKey, FilterName};
 use clap::Args;
@@ -32,6 +33,14 @@ pub(crate) struct Query {
     filter: FilterName,
     /// The IDs [default: one a line from stdin].
     ids: Vec<OsString>,
+}
+
+/// Says that an ID of this length is in no filter.
+pub(crate) fn note_invalid(id: &[u8]) {
+    if !is_valid_len(id) {
+        let bytes = id.len();
+        say("note", &format!("an ID has 1 to 1,024 bytes, this one {bytes}: it is always a miss"));
+    }
 }
 
 impl Query {
@@ -63,6 +72,7 @@ impl Query {
             return Ok(ExitCode::SUCCESS);
         }
         let ids: Vec<Vec<u8>> = self.ids.into_iter().map(OsString::into_vec).collect();
+        ids.iter().for_each(|id| note_invalid(id));
         let hits = hits_of(look_up(&filter, &ids, output, &mut out))?;
         // Whoever reads the status need not read the line.
         let is_miss = |id: &Vec<u8>| hits.map_or_else(|| !filter.contains(id), |hits| hits == 0);

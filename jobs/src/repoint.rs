@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::config::Settings;
 use crate::error::{Error, exit};
 use crate::output::{Output, or_dash, pairs, say, who};
-use crate::target::target;
+use crate::target::{target, unknown};
 
 /// Roll a day back or forward, for the whole fleet. The blob is verified before the pointer names
 /// it.
@@ -77,8 +77,8 @@ impl Repoint {
 }
 
 /// The next step if servers follow the pointer, and what would happen then.
-const NEXT: &str = "servers follow at their next poll; at once: POST /admin/reload";
-const NEXT_DRY: &str = "nothing was written; servers would follow at their next poll";
+pub(crate) const NEXT: &str = "servers follow at their next poll; at once: POST /admin/reload";
+pub(crate) const NEXT_DRY: &str = "nothing was written; servers would follow at their next poll";
 
 /// Why servers do not follow the pointer of `day`, if so: what they follow in its place.
 async fn why_not_followed(
@@ -223,6 +223,7 @@ async fn point_and_record(
         Err(error) if error.kind() == Kind::Superseded => Some(Outcome::Superseded),
         // The blob was deleted, and the pointer was restored.
         Err(error) if error.kind() == Kind::NotFound => Some(Outcome::Failed),
+        Err(error) if error.is_before_any_write() => Some(Outcome::Failed),
         // The outcome is unknown; the record stays `pending`.
         Err(_) => None,
     };
@@ -273,10 +274,10 @@ pub(crate) async fn mark(store: &Store, filter: &FilterName) -> Result<(), Store
     Ok(())
 }
 
-/// Appends to the history. The change itself is done, so a failure here is only a warning.
+/// Appends to the history. It is not what decides, so a failure here is only a warning.
 pub(crate) async fn record(store: &Store, filter: &FilterName, event: &HistoryEvent) {
     if let Err(error) = store.append_event(filter, event).await {
-        tracing::warn!("the history lacks this event: {error}");
+        tracing::warn!("this cannot be recorded in the history: {error}");
     }
 }
 
@@ -292,45 +293,55 @@ pub(crate) async fn verified_target(
 ) -> Result<(BlobKey, u64, Header), Error> {
     let key = match to.parse::<Day>() {
         Err(_) => store.blob_key(to, filter)?,
-        Ok(day) => {
-            let pointer = match store.pointer(filter, day).await {
-                Ok(read) => read.state,
-                Err(error) if error.is_transient() => return Err(error.into()),
-                Err(_) => RecordState::Absent,
-            };
-            match target_of_day(day, &pointer, &store.blobs(filter, Some(day)).await?) {
-                Target::Blob(key) => {
-                    if pointer_day != Some(day) {
-                        match rejected(store, day, &pointer, &key, retention).await {
-                            // A pin holds servers on what the operator has chosen.
-                            Some(Rejected::RolledBack(why)) if pointer_day.is_none() => {
-                                say("warning", &format!("{why}; the pin is to its own one"));
-                            }
-                            Some(Rejected::RolledBack(why) | Rejected::Refused(why)) => {
-                                let own = format!("to use it all the same: --to {key}");
-                                return Err(Error::Usage(format!("{why}; {own}")));
-                            }
-                            None => {}
-                        }
-                    }
-                    key
-                }
-                Target::None => {
-                    return Err(Error::NotFound(format!(
-                        "`{filter}` has no blob of {day} in {}: see `bloomsday status {filter}`",
-                        store.name()
-                    )));
-                }
-                Target::Several(keys) => {
-                    let blobs = keys.iter().map(BlobKey::to_string).collect();
-                    return Err(StoreError::SeveralBlobs { day: day.to_string(), blobs }.into());
-                }
-            }
-        }
+        Ok(day) => blob_of_day(store, filter, day, pointer_day, retention).await?,
     };
     store.ensure_retained(&key, retention).await?;
     let (header, filter) = store.open_blob(&key).await?;
     Ok((key, filter.memory().len() as u64, header))
+}
+
+/// The blob that an operator means who names a day: its own one, if that was not rejected.
+async fn blob_of_day(
+    store: &Store,
+    filter: &FilterName,
+    day: Day,
+    pointer_day: Option<Day>,
+    retention: Retention,
+) -> Result<BlobKey, Error> {
+    let pointer = match store.pointer(filter, day).await {
+        Ok(read) => read.state,
+        Err(error) if error.is_transient() => return Err(error.into()),
+        Err(_) => RecordState::Absent,
+    };
+    let key = match target_of_day(day, &pointer, &store.blobs(filter, Some(day)).await?) {
+        Target::Blob(key) => key,
+        Target::None => {
+            let why = format!(
+                "`{filter}` has no blob of {day} in {}: see `bloomsday status {filter}`",
+                store.name()
+            );
+            return Err(unknown(store, filter).await.unwrap_or(Error::NotFound(why)));
+        }
+        Target::Several(keys) => {
+            let blobs = keys.iter().map(BlobKey::to_string).collect();
+            return Err(StoreError::SeveralBlobs { day: day.to_string(), blobs }.into());
+        }
+    };
+    if pointer_day == Some(day) {
+        return Ok(key);
+    }
+    match rejected(store, day, &pointer, &key, retention).await {
+        // A pin holds servers on what the operator has chosen.
+        Some(Rejected::RolledBack(why)) if pointer_day.is_none() => {
+            say("warning", &format!("{why}; the pin is to its own one"));
+        }
+        Some(Rejected::RolledBack(why) | Rejected::Refused(why)) => {
+            let own = format!("to use it all the same: --to {key}");
+            return Err(Error::Usage(format!("{why}; {own}")));
+        }
+        None => {}
+    }
+    Ok(key)
 }
 
 /// Why a day's own blob is hardly what an operator means who names the day.

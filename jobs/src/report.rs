@@ -3,7 +3,7 @@
 use bloomsday_builder::{PublishedDelta, Report, ShapeSource};
 use bloomsday_common::day::Day;
 
-use crate::output::{mebibytes, or_dash, pairs, thousands};
+use crate::output::{binary_size, or_dash, pairs, thousands};
 
 /// How many names of files a line for people shows; the JSON has more.
 const MAX_LISTED_NAMES: usize = 3;
@@ -34,7 +34,7 @@ pub(crate) fn describe(report: &Report) -> String {
     }
     let (bits, layout) = (report.bits_per_id, report.layout);
     let (measured, target) = (report.fpp_measured, target(report.fpp_target));
-    lines.push(("size", format!("{}, {bits:.2} bits per ID, {layout}", mebibytes(report.bytes))));
+    lines.push(("size", format!("{}, {bits:.2} bits per ID, {layout}", binary_size(report.bytes))));
     lines.push(("fpp", format!("{} measured, {target} target", short(measured))));
     if !is_import {
         lines.extend([("overlap", overlap(report)), ("gates", gates(report))]);
@@ -103,12 +103,12 @@ fn short(fpp: f64) -> String {
 /// How many files were read, and which were passed over.
 fn files(report: &Report) -> String {
     if report.segments > 0 {
-        let (segments, size) = (thousands(report.segments), mebibytes(report.input_bytes));
+        let (segments, size) = (thousands(report.segments), binary_size(report.input_bytes));
         return format!(
             "{segments} segments of live IDs, {size}; hashes only: no ID was looked up by its bytes"
         );
     }
-    let read = format!("{}, {}", thousands(report.files), mebibytes(report.input_bytes));
+    let read = format!("{}, {}", thousands(report.files), binary_size(report.input_bytes));
     if report.files_passed_over == 0 {
         return read;
     }
@@ -129,7 +129,7 @@ fn shape(report: &Report) -> String {
 fn deltas(report: &Report) -> String {
     let of = |made: &PublishedDelta| {
         let share = 100.0 * made.bytes as f64 / report.bytes.max(1) as f64;
-        format!("{} from {} ({share:.1} % of the blob)", mebibytes(made.bytes), made.from.day)
+        format!("{} from {} ({share:.1} % of the blob)", binary_size(made.bytes), made.from.day)
     };
     let made: Vec<String> = report.deltas.iter().map(of).collect();
     if made.is_empty() { "none".into() } else { made.join(", ") }

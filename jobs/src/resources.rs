@@ -8,13 +8,14 @@ use bytesize::ByteSize;
 use clap::Args;
 
 use crate::error::Error;
+use crate::size::size;
 
 /// Options of every command that builds.
 #[derive(Args, Default)]
 pub(crate) struct Resources {
     /// How much memory the build may use; what does not fit is spilled to disk [default: three
     /// quarters of what the machine or its cgroup has left].
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
     /// The folder for spilled data [default: the system's folder for temporary files].
     #[arg(long, value_name = "DIR")]

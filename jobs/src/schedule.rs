@@ -455,7 +455,7 @@ impl Runner {
         self.metrics.runs.with_label_values(&[filter, event.outcome.name()]).inc();
         let is_unrecorded = matches!(event.outcome, Outcome::Unchanged | Outcome::Failed);
         if is_unrecorded && let Err(error) = self.store.append_event(&self.filter, &event).await {
-            tracing::warn!(filter, "the history lacks this run: {error}");
+            tracing::warn!(filter, "this run cannot be recorded in the history: {error}");
         }
         self.own_events.push(event.clone());
         self.observed.events.push(event);

@@ -163,6 +163,8 @@ impl Serve {
             let not_served = settings.file().filters.keys().filter(|name| !is_served(name));
             let not_served = not_served.cloned().collect();
             config.live = Some(live.open(access.live_token, takes_ids, not_served).await?);
+        } else {
+            live.warn_of_unused_folder();
         }
         let (sets, tls, signals) = (config.live.clone(), access.tls, Signals::new()?);
         // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{LastError, Output, mebibytes, or_dash, pairs, table, thousands};
+use crate::output::{LastError, Output, binary_size, or_dash, pairs, table, thousands};
 use crate::target::filters;
 
 /// The most pointers, and the most laggards, that are listed.
@@ -315,7 +315,7 @@ fn line(report: &PointerReport) -> Vec<String> {
         or_dash(pointer.map(|p| p.day)),
         or_dash(pointer.map(|p| p.digest.short())),
         or_dash(pointer.and_then(|p| p.ids).map(thousands)),
-        or_dash(report.delta_bytes.map(mebibytes)),
+        or_dash(report.delta_bytes.map(binary_size)),
         or_dash(pointer.and_then(|p| p.published_at).map(|at| format!("{at:.0}"))),
         or_dash(pointer.and_then(|p| p.published_by.as_ref())),
         note,

@@ -19,14 +19,23 @@ pub(crate) async fn filters(
     settings: &Settings,
 ) -> Result<Vec<FilterName>, Error> {
     let Some(named) = named else { return Ok(store.filters().await?) };
-    // What is wrong with the store is an error of what follows, which names the filter.
-    let all = store.filters().await.unwrap_or_default();
-    if all.is_empty() || all.contains(named) || settings.file().filters.contains_key(named) {
+    if settings.file().filters.contains_key(named) {
         return Ok(vec![named.clone()]);
+    }
+    unknown(store, named).await.map_or_else(|| Ok(vec![named.clone()]), Err)
+}
+
+/// [`Error::NotFound`], if the store has filters and none of this name: a name that is mistyped.
+pub(crate) async fn unknown(store: &Store, named: &FilterName) -> Option<Error> {
+    // What is wrong with the store is an error of what the caller does, which names the filter.
+    let all = store.filters().await.unwrap_or_default();
+    if all.is_empty() || all.contains(named) {
+        return None;
     }
     let there: Vec<&str> = all.iter().take(MAX_LISTED).map(|filter| filter.as_str()).collect();
     let (there, store) = (there.join(", "), store.name());
-    Err(Error::NotFound(format!("there is no filter `{named}` in {store}; there are: {there}")))
+    let why = format!("there is no filter `{named}` in {store}; there are: {there}");
+    Some(Error::NotFound(why))
 }
 
 /// How many names an error lists.
@@ -52,6 +61,9 @@ pub(crate) async fn target(
                 return Err(Error::NotFound(format!(
                     "the folder of the store, {store}, is not there"
                 )));
+            }
+            if let Some(unknown) = unknown(store, filter).await {
+                return Err(unknown);
             }
             let day = |day: Option<&Day>| day.map_or(String::new(), Day::to_string);
             let (oldest, newest) = (day(days.last()), day(days.first()));

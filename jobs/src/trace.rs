@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
-use bloomsday_common::hash::{Xxh3, is_valid_len};
+use bloomsday_common::hash::Xxh3;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::{DEFAULT_TRACE_DAYS, DayLookup, Store, TraceSummary};
 use clap::Args;
@@ -16,6 +16,8 @@ use crate::config::Settings;
 use crate::defaults;
 use crate::error::{Error, exit};
 use crate::output::{Output, or_dash, say, table};
+use crate::query::note_invalid;
+use crate::target::unknown;
 
 /// Show which of the last days contain an ID, and the chance that each hit is a false positive; and
 /// whether the ID is live.
@@ -50,13 +52,7 @@ impl Trace {
         let store = settings.open_store()?;
         let id = self.id.into_vec();
         let today = Day::of(Timestamp::now());
-        if !is_valid_len(&id) {
-            let bytes = id.len();
-            say(
-                "note",
-                &format!("an ID has 1 to 1,024 bytes, this one {bytes}: it is always a miss"),
-            );
-        }
+        note_invalid(&id);
         let show = |lookup: &DayLookup| output.show(lookup, String::new);
         let trace = store.trace(&self.filter, today, self.days, &id, show).await?;
         let live = live(settings, &store, &self.filter, &id, &trace.days).await;
@@ -71,6 +67,9 @@ impl Trace {
             output.show(live, String::new);
         }
         if trace.days.is_empty() && live.is_none() {
+            if let Some(unknown) = unknown(&store, &self.filter).await {
+                return Err(unknown);
+            }
             let (filter, store, days) = (&self.filter, store.name(), self.days);
             return Err(Error::NotFound(format!(
                 "`{filter}` has no blob of the last {days} days in {store}"
@@ -90,8 +89,6 @@ impl Trace {
         let unread = trace.summary.days_unreadable;
         if !found && unread > 0 {
             say("warning", &format!("{unread} of {} days could not be read", trace.days.len()));
-        }
-        if !found && unread > 0 {
             return Ok(ExitCode::from(exit::FAILED));
         }
         Ok(if found { ExitCode::SUCCESS } else { ExitCode::from(exit::MISS) })
@@ -221,16 +218,16 @@ fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
             ]
         })
         .collect();
-    let TraceSummary { days_searched, days_found, days_unreadable, chance_if_absent } = summary;
+    let TraceSummary { days_searched, days_found, days_unreadable, max_chance_if_absent } = summary;
     let mut all = if *days_found == 0 && *days_unreadable > 0 {
         "No day that could be read contains it.".to_owned()
     } else if *days_found == 0 {
         "No day contains it. This is certain.".to_owned()
     } else {
+        let chance = max_chance_if_absent * 100.0;
         format!(
-            "{days_found} of {days_searched} days contain it. An ID that was never there has {days_found} or \
-             more hits with a chance of {:.3e}.",
-            chance_if_absent
+            "{days_found} of {days_searched} days contain it. Of the IDs that were never there, at most \
+             {chance:.4} % are in so many."
         )
     };
     if *days_unreadable > 0 {

@@ -1,6 +1,7 @@
 //! Accepting connections: what every address of a server does alike, over HTTP and over Redis's
 //! protocol.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -48,8 +49,14 @@ pub(crate) fn listen(
         let address = listener.local_addr()?;
         Ok((listener, address))
     };
-    let doing = format!("listen on {address} (does another server run there?)");
-    open().map_err(|source| Error::System { doing, source })
+    open().map_err(|source: io::Error| {
+        let why = match source.kind() {
+            io::ErrorKind::AddrInUse => " (does another server run there?)",
+            io::ErrorKind::PermissionDenied => " (ports below 1024 take CAP_NET_BIND_SERVICE)",
+            _ => "",
+        };
+        Error::System { doing: format!("listen on {address}{why}"), source }
+    })
 }
 
 /// Accepts the next connection; `None` when `stopped` says so.

@@ -142,6 +142,9 @@ fn store(address: &str, if_missing: IfMissing) -> Result<Store, Error> {
     };
     let display = folder.display().to_string();
     let failed = |doing, source| Error::File { doing, path: display.clone(), source };
+    if folder.is_file() {
+        return Err(wrong(address, "it is no folder"));
+    }
     if if_missing == IfMissing::Make {
         std::fs::create_dir_all(&folder).map_err(|source| failed("make the folder", source))?;
     }
@@ -193,8 +196,10 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
             read_only: false,
         });
     }
-    let (scheme, path) =
-        ObjectStoreScheme::parse(&url).map_err(|e| wrong(&url_without_secrets(&url), e))?;
+    let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|_| {
+        let why = "a URL begins with s3://, az://, gs://, hdfs://, http:// or https://";
+        wrong(&url_without_secrets(&url), why)
+    })?;
     let objects = remote(&scheme, &url)?;
     let read_only = matches!(scheme, ObjectStoreScheme::Http);
     Ok(Location { objects, path, name: url_without_secrets(&url), folder: None, read_only })
@@ -227,7 +232,8 @@ fn local_path(address: &str) -> Result<Option<PathBuf>, Error> {
         {
             // The rest of it may be a password.
             let why = "a URL has two slashes after the colon; a folder of this name is ./NAME";
-            return Err(wrong(&format!("{scheme}:{}", &rest[..rest.len().min(1)]), why));
+            let dots = if rest.is_empty() { "" } else { "/…" };
+            return Err(wrong(&format!("{scheme}:{dots}"), why));
         }
         return Ok(Some(PathBuf::from(address)));
     }
@@ -387,7 +393,7 @@ mod tests {
         assert_eq!(location.name, "hdfs://127.0.0.1:1/ads/prod%20one/");
         for wrong in ["hdfs:///ads", "hdfs://", "hdfs://no-such-name-service/ads"] {
             let error = open_objects(wrong).map(|_| ()).unwrap_err().to_string();
-            assert!(error.contains("cannot be used as a store"), "{error}");
+            assert!(error.contains("cannot be used"), "{error}");
         }
         let store = Store::open("hdfs://127.0.0.1:1/ads").unwrap();
         let error = store.filters().await.unwrap_err();

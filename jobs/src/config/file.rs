@@ -21,6 +21,7 @@ use bytesize::ByteSize;
 use serde::{Deserialize, Deserializer};
 
 use crate::scheduling::cron::Expression;
+use crate::size::WHAT_A_SIZE_IS;
 
 /// The largest `catch_up_days`.
 pub(crate) const MAX_CATCH_UP_DAYS: u32 = 31;
@@ -63,7 +64,7 @@ pub(crate) struct RespFile {
     pub(crate) data_dir: Option<PathBuf>,
     #[serde(default, deserialize_with = "parsed")]
     pub(crate) ack: Option<Ack>,
-    #[serde(default, deserialize_with = "size")]
+    #[serde(default, deserialize_with = "size_of")]
     pub(crate) live_memory: Option<ByteSize>,
     /// The most filters, those of the file included.
     #[serde(default, deserialize_with = "max_filters")]
@@ -95,7 +96,7 @@ pub(crate) struct FilterFile {
     /// Whether the filter keeps the shape of the blob before while it fits; by default with
     /// `deltas`.
     pub(crate) stable_shape: Option<bool>,
-    #[serde(default, deserialize_with = "size")]
+    #[serde(default, deserialize_with = "size_of")]
     pub(crate) memory: Option<ByteSize>,
     /// Where a build keeps what exceeds its memory.
     pub(crate) spill: Option<PathBuf>,
@@ -284,9 +285,8 @@ fn address_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, 
     address(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D::Error> {
-    let why = "a size is a number and a unit, such as 512MiB";
-    ByteSize::deserialize(from).map(Some).map_err(|_| serde::de::Error::custom(why))
+fn size_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D::Error> {
+    ByteSize::deserialize(from).map(Some).map_err(|_| serde::de::Error::custom(WHAT_A_SIZE_IS))
 }
 
 /// The store is always an engine.
@@ -408,7 +408,7 @@ mod tests {
             ("[filters.rt]\nkeep_days = 0", "keep_days"),
             ("[filters.rt]\nlive = \"lead\"", "live"),
             ("[filters.rt]\nlayout = \"guava\"\nlive = \"decide\"", "layout `blocked`"),
-            ("[filters.rt]\nlive_engine = \"kafka://broker/topic\"", "only redis://"),
+            ("[filters.rt]\nlive_engine = \"kafka://broker/topic\"", "begins with redis://"),
             ("[filters.rt]\nlive_engine = \"redis://u:secret@h/x/y\"", "HOST:PORT"),
             ("[filters.rt]\nlive_from = \"redis://host\"", "STREAM"),
             ("[filters.rt]\nlive_from = \"amqp://host/x\"", "/v1/filters/NAME/add"),

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::output::{mebibytes, thousands};
+use crate::output::{binary_size, thousands};
 use crate::remedy;
 use crate::sample_data::{self, COLUMN, user};
 
@@ -105,8 +105,8 @@ impl Workload {
     }
 
     fn problem(&self, needs: &Needs) -> Option<String> {
-        let filters = mebibytes(2 * self.shape.body_bytes());
-        let (memory, needed) = (mebibytes(self.memory), mebibytes(needs.memory));
+        let filters = binary_size(2 * self.shape.body_bytes());
+        let (memory, needed) = (binary_size(self.memory), binary_size(needs.memory));
         // A budget that is too small for what reading takes at least does not stop a build.
         if needs.memory > self.memory && needs.by_filters {
             return Some(format!(
@@ -115,7 +115,7 @@ impl Workload {
             ));
         }
         let left = available().filter(|left| left.bytes < needs.memory)?;
-        let (available, by) = (mebibytes(left.bytes), left.by);
+        let (available, by) = (binary_size(left.bytes), left.by);
         Some(format!("it takes {needed} of memory, and {available} are available ({by})"))
     }
 }
@@ -138,7 +138,7 @@ impl Estimate {
             bytes => {
                 format!(
                     "up to {} are spilled to {}",
-                    mebibytes(bytes),
+                    binary_size(bytes),
                     workload.spill_folder.display()
                 )
             }
@@ -156,11 +156,11 @@ impl Estimate {
             seconds.fill,
             seconds.publish,
             seconds.verify,
-            mebibytes(needs.memory),
-            mebibytes(needs.in_flight),
+            binary_size(needs.memory),
+            binary_size(needs.in_flight),
         );
         if needs.memory > workload.memory && !needs.by_filters {
-            let memory = mebibytes(workload.memory);
+            let memory = binary_size(workload.memory);
             page += &format!(
                 "  that much is taken also with --memory {memory}: it is built all the same\n"
             );

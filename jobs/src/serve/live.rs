@@ -18,6 +18,7 @@ use crate::config::{RespFile, Settings};
 use crate::error::Error;
 use crate::output::{Output, host};
 use crate::signals::Signals;
+use crate::size::size;
 
 /// Flags of live filters.
 #[derive(Args)]
@@ -37,7 +38,7 @@ pub(super) struct LiveFlags {
     #[arg(long, value_name = "WHEN", env = "BLOOMSDAY_ACK")]
     ack: Option<Ack>,
     /// The most memory of live filters; adds beyond it are refused [default: 1 GiB].
-    #[arg(long, value_name = "SIZE", env = "BLOOMSDAY_LIVE_MEMORY")]
+    #[arg(long, value_name = "SIZE", env = "BLOOMSDAY_LIVE_MEMORY", value_parser = size)]
     live_memory: Option<ByteSize>,
     /// Let FLUSHDB and FLUSHALL delete live filters, but not those of the configuration.
     #[arg(long)]
@@ -148,6 +149,17 @@ impl LiveSettings {
     /// Whether what is added is written to a log.
     pub(super) fn has_log(&self) -> bool {
         self.data_dir.is_some() && self.ack != Some(Ack::Memory)
+    }
+
+    /// Warns of a data folder if nothing can be added.
+    pub(super) fn warn_of_unused_folder(&self) {
+        if let Some(folder) = &self.data_dir {
+            let folder = folder.display();
+            tracing::warn!(
+                "the data folder {folder} is not used: no served filter has `live` in bloomsday.toml, and there \
+                 is no address for Redis clients (--resp)"
+            );
+        }
     }
 
     /// Reads what was added before. Warns if IDs are taken that end with the process.

@@ -293,7 +293,7 @@ fn a_wrong_configuration_is_refused_by_every_job_before_it_does_anything() {
     for (text, says) in [
         ("[filters.rt]\nfpp = 5e-9", "the layout `guava`"),
         ("[filters.rt]\nfpp = 2.0", "between 1e-9 and 0.5"),
-        ("store = \"gopher://x\"", "`gopher://x` cannot be used as a store"),
+        ("store = \"gopher://x\"", "`gopher://x` cannot be used"),
     ] {
         fs::write(&file, text).unwrap();
         let run = bloomsday(&["config", "check"]).current_dir(folder).run();

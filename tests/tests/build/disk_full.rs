@@ -131,7 +131,7 @@ fn a_disk_filled_for_real(backend: &Backend) -> u64 {
         let pointed = pointers(&store);
         if said.code == Some(0) {
             // Full, but for the record of how it ended, which is only a warning.
-            let full = said.stderr.contains("the history lacks this build");
+            let full = said.stderr.contains("this build cannot be recorded in the history");
             assert_eq!(pointed.len(), 1, "{kib} KiB: published, it says");
             let again = run(build(backend, &store, 0, &[]));
             unmount();

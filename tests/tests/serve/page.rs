@@ -87,7 +87,7 @@ fn the_page_shows_what_happens_and_leaks_nothing_without_the_token() {
     browser.type_into(".ask input", &user(1_700));
     browser.click(".ask button");
     let days = browser.until("chance that it is false");
-    assert!(days.contains("An ID that was never there is in so many"), "{days}");
+    assert!(days.contains("Of the IDs that were never there, at most"), "{days}");
     picture(&browser, "admin-light");
     browser.click(".reload");
     browser.until("unchanged");

@@ -69,7 +69,7 @@ fn whatever_lists_or_writes_says_that_a_store_over_http_is_only_read() {
         &["pin", "rt", "--to", &before],
         &["status", "rt"],
         &["history", "rt"],
-        &["why", "rt", "x"],
+        &["trace", "rt", "x"],
         &["prune"],
     ] {
         let run = reader.bloomsday(words).run().expect(2);

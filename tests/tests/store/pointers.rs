@@ -51,7 +51,7 @@ fn refused(backend: &Backend, remedy: &[&str]) {
         &["status", "rt"],
         &["history", "rt"],
         &["query", "rt", &user(7)],
-        &["why", "rt", &user(7), "--days", "2"],
+        &["trace", "rt", &user(7), "--days", "2"],
         &["prune"],
         &["prune", "rt", "--dry-run"],
         &serve,

@@ -167,7 +167,7 @@ fn split(text: &str) -> Result<(String, Vec<&str>), String> {
         return Err(without("redis-streams"));
     }
     let Some(rest) = text.strip_prefix("redis://") else {
-        return Err("only redis:// is supported".into());
+        return Err("the address of a Redis begins with redis://".into());
     };
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     if host.rsplit('@').next().is_none_or(str::is_empty) {
