@@ -115,7 +115,11 @@ fn open_to_read(path: &Path) -> Result<File, Error> {
 
 /// What the system said of a file that is read.
 fn reading(path: &Path, source: std::io::Error) -> Error {
-    Error::System { doing: format!("read {}", path.display()), source }
+    let path = path.display();
+    if source.kind() == std::io::ErrorKind::IsADirectory {
+        return Error::Usage(format!("{path} is a folder: name a file"));
+    }
+    Error::System { doing: format!("read {path}"), source }
 }
 
 /// Prints what a delta states, after every check that needs neither of its blobs.
