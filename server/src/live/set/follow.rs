@@ -34,7 +34,7 @@ impl Deletions {
     }
 
     fn insert(&mut self, hash: u64, ms: u64) {
-        if self.0.len() >= MAX_DELETIONS {
+        if self.0.len() >= MAX_DELETIONS && !self.0.contains_key(&hash) {
             // By time and hash: of one time there may be more than half.
             let mut all: Vec<(u64, u64)> = self.0.iter().map(|(hash, at)| (*at, *hash)).collect();
             let (_, median, _) = all.select_nth_unstable(MAX_DELETIONS / 2);
@@ -350,7 +350,10 @@ mod tests {
     #[test]
     fn of_deletions_at_one_time_half_stay() {
         let mut deletions = Deletions::default();
-        deletions.note(Op::Delete, 7, 0..MAX_DELETIONS as u64 + 1);
+        deletions.note(Op::Delete, 7, 0..MAX_DELETIONS as u64);
+        deletions.note(Op::Delete, 8, 0..1);
+        assert_eq!(deletions.0.len(), MAX_DELETIONS, "what is known takes no place");
+        deletions.note(Op::Delete, 8, MAX_DELETIONS as u64..MAX_DELETIONS as u64 + 1);
         assert!(deletions.0.len() >= MAX_DELETIONS / 2, "{} are left", deletions.0.len());
     }
 }

@@ -4,7 +4,7 @@
 use super::super::command::{Command, fraction, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused, wrong_number};
-use super::items::{MAX_CAPACITY, MAX_EXPANSION, hash, hashes, look_up, make};
+use super::items::{self, MAX_CAPACITY, MAX_EXPANSION, hash, hashes, make};
 use crate::live::{Added, Kind, Options, SetError};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -158,16 +158,11 @@ fn insert(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
 }
 
 fn exists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let answers = look_up(session, request[1], &request[2..], Kind::Bloom)?;
-    reply.boolean(answers[0]);
-    Ok(())
+    items::exists(session, request, Kind::Bloom, reply)
 }
 
 fn mexists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let answers = look_up(session, request[1], &request[2..], Kind::Bloom)?;
-    reply.array(answers.len());
-    answers.iter().for_each(|answer| reply.boolean(*answer));
-    Ok(())
+    items::mexists(session, request, Kind::Bloom, reply)
 }
 
 fn card(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {

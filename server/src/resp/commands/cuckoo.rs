@@ -4,7 +4,7 @@
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused, wrong_number};
-use super::items::{MAX_CAPACITY, MAX_EXPANSION, hash, hashes, look_up, make};
+use super::items::{self, MAX_CAPACITY, MAX_EXPANSION, hash, hashes, make};
 use crate::live::{Kind, Options, SetError};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -186,16 +186,11 @@ impl<'r, 'a> Insert<'r, 'a> {
 }
 
 fn exists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let answers = look_up(session, request[1], &request[2..], Kind::Cuckoo)?;
-    reply.boolean(answers[0]);
-    Ok(())
+    items::exists(session, request, Kind::Cuckoo, reply)
 }
 
 fn mexists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let answers = look_up(session, request[1], &request[2..], Kind::Cuckoo)?;
-    reply.array(answers.len());
-    answers.iter().for_each(|answer| reply.boolean(*answer));
-    Ok(())
+    items::mexists(session, request, Kind::Cuckoo, reply)
 }
 
 fn count(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {

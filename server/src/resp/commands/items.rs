@@ -3,7 +3,7 @@
 use bloomsday_common::hash::{ID_BYTES, is_valid_len};
 use bloomsday_common::id_form::IdForm;
 
-use super::super::reply::Fault;
+use super::super::reply::{Fault, Reply};
 use super::super::session::{Session, refused};
 use crate::live::{Kind, Options, hash_of};
 
@@ -39,6 +39,31 @@ pub(super) fn make(session: &mut Session, key: &[u8], options: Options) -> Resul
     let set = set.map_err(|why| session.why_not_made(&why))?;
     session.await_later(set.ticket());
     session.note_changed(&set);
+    Ok(())
+}
+
+/// Answers whether one item is in a set of this kind.
+pub(super) fn exists(
+    session: &mut Session,
+    request: &[&[u8]],
+    kind: Kind,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let answers = look_up(session, request[1], &request[2..], kind)?;
+    reply.boolean(answers[0]);
+    Ok(())
+}
+
+/// Answers of each item whether it is in a set of this kind.
+pub(super) fn mexists(
+    session: &mut Session,
+    request: &[&[u8]],
+    kind: Kind,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let answers = look_up(session, request[1], &request[2..], kind)?;
+    reply.array(answers.len());
+    answers.iter().for_each(|answer| reply.boolean(*answer));
     Ok(())
 }
 
