@@ -446,15 +446,6 @@ impl Error {
         }
     }
 
-    /// Whether a call that writes failed before it wrote anything.
-    pub fn is_before_any_write(&self) -> bool {
-        match self {
-            Error::Locked { .. } | Error::Forbidden { .. } => true,
-            Error::File { doing, .. } => *doing == "lock",
-            _ => false,
-        }
-    }
-
     /// Whether the same call may succeed later without any repair.
     pub fn is_transient(&self) -> bool {
         self.kind() == Kind::Transient

@@ -138,12 +138,13 @@ impl Settings {
         if dry_run {
             return self.with_pointers(Store::preview(address)?);
         }
-        let is_new = self.store_folder().is_some_and(|folder| !folder.exists());
+        let is_empty =
+            |folder: &Path| folder.read_dir().map_or(true, |mut all| all.next().is_none());
+        let is_new = self.store_folder().is_some_and(|folder| is_empty(&folder));
         let store = Store::create(address)?;
         if is_new {
             // A disk that is not mounted looks like this, too.
-            let path = store.name();
-            tracing::warn!("there was no store at {path}: a new one is made, with no earlier day");
+            tracing::warn!("there was no store at {}: a new one is made", store.name());
         }
         self.with_pointers(store)
     }

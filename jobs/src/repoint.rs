@@ -217,13 +217,20 @@ async fn point_and_record(
     // Recorded before the write: if this command is killed in between and somebody then edits the
     // pointer by hand, a build still finds in the history what the pointer named.
     record(store, filter, &event).await;
-    let moved = point(store, filter, day, pointer, read, retention).await;
+    let written = store.put_pointer(filter, day, pointer, &read.version).await;
+    // Without the lock of a local folder nothing is written.
+    let has_no_lock =
+        matches!(&written, Err(StoreError::Locked { .. } | StoreError::File { doing: "lock", .. }));
+    let moved = match written {
+        Ok(()) => keep_or_restore(store, filter, day, pointer, read, retention).await,
+        Err(error) => Err(error),
+    };
     let ended = match &moved {
         Ok(()) => Some(Outcome::Published),
+        Err(_) if has_no_lock => Some(Outcome::Failed),
         Err(error) if error.kind() == Kind::Superseded => Some(Outcome::Superseded),
         // The blob was deleted, and the pointer was restored.
         Err(error) if error.kind() == Kind::NotFound => Some(Outcome::Failed),
-        Err(error) if error.is_before_any_write() => Some(Outcome::Failed),
         // The outcome is unknown; the record stays `pending`.
         Err(_) => None,
     };
@@ -233,9 +240,9 @@ async fn point_and_record(
     moved
 }
 
-/// Writes the pointer, and restores what was there before if the blob has been deleted: a prune
-/// that read the records before the write may do that.
-async fn point(
+/// Restores what was there before the pointer if its blob has been deleted: a prune that read the
+/// records before the write may do that.
+async fn keep_or_restore(
     store: &Store,
     filter: &FilterName,
     day: Day,
@@ -243,7 +250,6 @@ async fn point(
     read: &Versioned<Pointer>,
     retention: Retention,
 ) -> Result<(), StoreError> {
-    store.put_pointer(filter, day, pointer, &read.version).await?;
     let named = ensure_named_in_time(store, &pointer.blob, retention).await;
     let Err(gone @ StoreError::NotFound { .. }) = named else { return named };
     match store.take_back_pointer(filter, day, pointer, &read.version).await {

@@ -426,7 +426,11 @@ proptest! {
     ) {
         let is_there = |rank: u8| rank < present;
         let values = rows.iter().map(|(rank, id)| is_there(*rank).then_some(id.as_str()));
-        let values: ArrayRef = if binary { Arc::new(BinaryArray::from_iter(values.map(|id| id.map(str::as_bytes)))) } else { Arc::new(StringArray::from_iter(values)) };
+        let values: ArrayRef = if binary {
+            Arc::new(BinaryArray::from_iter(values.map(|id| id.map(str::as_bytes))))
+        } else {
+            Arc::new(StringArray::from_iter(values))
+        };
         let field = Arc::new(Field::new("id", values.data_type().clone(), true));
         // Of rows without an ID every second one is without the struct.
         let structs: Vec<bool> = rows.iter().map(|(rank, _)| is_there(*rank) || rank % 2 == 0).collect();

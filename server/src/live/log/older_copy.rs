@@ -28,6 +28,20 @@ impl Log {
         Ok(last.is_some_and(|piece| piece.header.created_ms != created_ms))
     }
 
+    /// Whether this frame was here when the log was opened.
+    pub(in crate::live) fn was_opened_with(&self, seq: u64) -> bool {
+        seq <= self.opened_seq
+    }
+
+    /// The epoch of the process that wrote a frame; `None` if it is not here.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub(in crate::live) fn epoch_of(&self, seq: u64) -> io::Result<Option<u32>> {
+        let piece = Tail::new(&self.folder).read(seq, seq)?;
+        Ok(piece.map(|piece| piece.header.epoch))
+    }
+
     /// The number of the last frame of a sound segment in the store, if all its frames are synced
     /// here. A process that was killed may have shipped more than its head says, in segments that
     /// end at other frames.

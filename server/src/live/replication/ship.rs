@@ -250,9 +250,11 @@ impl LogShipper {
         if let Some(key) = self.last_without_head(next, head.as_ref()).await? {
             let bytes = in_time(self.store.segment(&key)).await?;
             let is_ours = match Frames::of_named(&key, &bytes) {
-                Ok((there, frames)) => self.log.last_of_same(&there, frames).map(|n| n.is_some()),
-                // Nobody can read it: its frames are written again.
-                Err(_) => Ok(true),
+                Ok((there, frames)) => {
+                    self.log.last_of_same(&there, frames).map(|last| last.is_some())
+                }
+                // Nobody can read it; that is said when its frames are shipped.
+                Err(_) => Ok(self.log.was_opened_with(key.first_seq)),
             };
             if !is_ours.map_err(|error| ShipError::Log(folder(), error))? {
                 self.log.refuse_as_older();
@@ -265,14 +267,20 @@ impl LogShipper {
     }
 
     /// The last segment of this log from frame `next` on: a process that was killed wrote it, and
-    /// not the head after it. Its name has the number of that process, so that a segment of this
-    /// one with the same frames would get another name.
+    /// not the head after it. Its name has the epoch of that process, so that a segment of this one
+    /// with the same frames would get another name.
     async fn last_without_head(
         &self,
         next: u64,
         head: Option<&Head>,
     ) -> Result<Option<SegmentKey>, ShipError> {
-        let node = self.log.node();
+        let (node, first_seq) = (self.log.node(), next - 1);
+        let failed = |error| ShipError::Log(self.log.folder().display().to_string(), error);
+        // A day of a busy log has tens of thousands.
+        let epoch = match first_seq {
+            0 => 0,
+            _ => self.log.epoch_of(first_seq).map_err(failed)?.unwrap_or(0),
+        };
         // The day before, since the clock may have been set back.
         let oldest = head.map(|head| Day::of(head.through).minus(1));
         let mut last: Option<SegmentKey> = None;
@@ -280,9 +288,10 @@ impl LogShipper {
             if oldest.is_some_and(|oldest| day < oldest) {
                 continue;
             }
-            let keys = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
-            let found = keys.into_iter().map(|(key, _)| key).chain(last.take());
-            last = found.max_by_key(|key| key.first_seq);
+            let after = SegmentKey { filter: self.filter.clone(), day, node, epoch, first_seq };
+            let listed = self.store.segments_of(&self.filter, day, node, Some(&after));
+            let keys = in_time(listed).await?.into_iter().map(|(key, _)| key);
+            last = keys.chain(last).max_by_key(|key| key.first_seq);
         }
         Ok(last.filter(|last| last.first_seq >= next))
     }
