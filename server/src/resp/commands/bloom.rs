@@ -4,7 +4,7 @@
 use super::super::command::{Command, fraction, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused, wrong_number};
-use super::items::{self, MAX_CAPACITY, MAX_EXPANSION, hash, hashes, make};
+use super::items::{MAX_CAPACITY, MAX_EXPANSION, exists, hash, hashes, make, mexists};
 use crate::live::{Added, Kind, Options, SetError};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -12,8 +12,12 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::write("bf.add", 3, add),
     Command::write("bf.madd", -3, madd),
     Command::write("bf.insert", -4, insert),
-    Command::read("bf.exists", 3, exists),
-    Command::read("bf.mexists", -3, mexists),
+    Command::read("bf.exists", 3, |session, request, reply| {
+        exists(session, request, Kind::Bloom, reply)
+    }),
+    Command::read("bf.mexists", -3, |session, request, reply| {
+        mexists(session, request, Kind::Bloom, reply)
+    }),
     Command::read("bf.card", 2, card),
     Command::read("bf.info", -2, info),
 ];
@@ -155,14 +159,6 @@ fn insert(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
     }
     options.expansion = if is_fixed { 0 } else { expansion.unwrap_or(options.expansion) };
     add_all(session, request[1], items, create, || options.clone(), reply)
-}
-
-fn exists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    items::exists(session, request, Kind::Bloom, reply)
-}
-
-fn mexists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    items::mexists(session, request, Kind::Bloom, reply)
 }
 
 fn card(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -4,7 +4,7 @@
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused, wrong_number};
-use super::items::{self, MAX_CAPACITY, MAX_EXPANSION, hash, hashes, make};
+use super::items::{MAX_CAPACITY, MAX_EXPANSION, exists, hash, hashes, make, mexists};
 use crate::live::{Kind, Options, SetError};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -13,8 +13,12 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::write("cf.addnx", 3, addnx),
     Command::write("cf.insert", -4, insert),
     Command::write("cf.insertnx", -4, insertnx),
-    Command::read("cf.exists", 3, exists),
-    Command::read("cf.mexists", -3, mexists),
+    Command::read("cf.exists", 3, |session, request, reply| {
+        exists(session, request, Kind::Cuckoo, reply)
+    }),
+    Command::read("cf.mexists", -3, |session, request, reply| {
+        mexists(session, request, Kind::Cuckoo, reply)
+    }),
     Command::read("cf.count", 3, count),
     Command::write("cf.del", 3, del).frees(),
     Command::read("cf.info", 2, info),
@@ -183,14 +187,6 @@ impl<'r, 'a> Insert<'r, 'a> {
         }
         Ok(Insert { options, create, items: rest })
     }
-}
-
-fn exists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    items::exists(session, request, Kind::Cuckoo, reply)
-}
-
-fn mexists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    items::mexists(session, request, Kind::Cuckoo, reply)
 }
 
 fn count(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
