@@ -327,14 +327,9 @@ fn not_a(wanted: &str, path: &Path) -> io::Error {
 /// Makes a filter's folder, which must be a folder and not a link to one.
 fn make_folder(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            if is_folder(path) {
-                Ok(())
-            } else {
-                Err(not_a("folder", path))
-            }
-        }
-        made => made,
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ if is_folder(path) => Ok(()),
+        _ => Err(not_a("folder", path)),
     }
 }
 
