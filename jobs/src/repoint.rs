@@ -280,7 +280,7 @@ pub(crate) async fn mark(store: &Store, filter: &FilterName) -> Result<(), Store
     Ok(())
 }
 
-/// Appends to the history. It is not what decides, so a failure here is only a warning.
+/// Appends to the history. The pointer decides, so a failure here is only a warning.
 pub(crate) async fn record(store: &Store, filter: &FilterName, event: &HistoryEvent) {
     if let Err(error) = store.append_event(filter, event).await {
         tracing::warn!("this cannot be recorded in the history: {error}");

@@ -227,7 +227,7 @@ fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
         let chance = max_chance_if_absent * 100.0;
         format!(
             "{days_found} of {days_searched} days contain it. Of the IDs that were never there, at most \
-             {chance:.4} % are in so many."
+             {chance:.4} % are hits on as many."
         )
     };
     if *days_unreadable > 0 {

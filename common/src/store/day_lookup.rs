@@ -32,7 +32,7 @@ pub struct TraceSummary {
     pub days_found: usize,
     /// How many days have a blob that could not be read, and may contain it too.
     pub days_unreadable: usize,
-    /// The share of the IDs that are in none of these days which have as many hits, at most.
+    /// Of the IDs that are in none of these days, at most this share has as many hits.
     pub max_chance_if_absent: f64,
 }
 
