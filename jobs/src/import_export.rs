@@ -1,6 +1,6 @@
 //! `bloomsday export` and `bloomsday import`: blobs as files of other systems, and back.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -91,7 +91,14 @@ impl Export {
             Format::Guava => ("Guava", Layout::Guava),
             Format::Spark => ("Spark", Layout::Spark2),
         };
-        self.output.as_deref().map_or(Ok(()), |path| ensure_not_in_store(path).map(drop))?;
+        match &self.output {
+            Some(path) => drop(ensure_not_in_store(path)?),
+            None if std::io::stdout().is_terminal() && !self.dry_run => {
+                let why = "a terminal cannot show the bytes of a filter: name a file with `--output FILE`";
+                return Err(Error::Usage(why.into()));
+            }
+            None => {}
+        }
         let (key, header, filter) = inspect::open(&self.blob, settings).await?;
         if !self.format.has(header.shape.layout()) {
             return Err(Error::Usage(format!(

@@ -119,6 +119,11 @@ impl ShardLines {
             let hash = word >> 8;
             fresh[self.begin(hash)] |= bits_of(hash);
         }
+        self.set_prefilter(fresh);
+    }
+
+    /// Gives each line its word of the prefilter. To be called by the writer.
+    pub(super) fn set_prefilter(&self, fresh: Vec<u64>) {
         // One store for each word: a lookup finds the bits of a hash that is there in the old and
         // in the new word.
         for (word, fresh) in self.all[self.len..].iter().flat_map(|line| &line.0).zip(fresh) {
@@ -139,7 +144,7 @@ fn prefilter_lines(len: usize) -> usize {
 
 /// The bits of a hash in its word: four, by its lowest bits, which do not choose the line.
 #[inline(always)]
-fn bits_of(hash: u64) -> u64 {
+pub(super) fn bits_of(hash: u64) -> u64 {
     1 << (hash & 63) | 1 << (hash >> 6 & 63) | 1 << (hash >> 12 & 63) | 1 << (hash >> 18 & 63)
 }
 

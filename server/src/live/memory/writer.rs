@@ -9,7 +9,7 @@ use bloomsday_common::live::entry::{self, EMPTY, Repeat, SHARDS, STEPS, TOMBSTON
 use bloomsday_common::memory::{LINE_WORDS, LineArena};
 
 use super::budget::Budget;
-use super::shard_lines::{LINES_PER_PREFILTER_LINE, ShardLines};
+use super::shard_lines::{LINES_PER_PREFILTER_LINE, ShardLines, bits_of};
 use super::table::{Shards, Table};
 
 /// How many hashes ahead of the one that is added are prefetched.
@@ -474,22 +474,34 @@ impl Writer {
         let mut gone = Vec::new();
         // The slots of each new line that are taken, so that none is searched for.
         let mut taken = vec![0_u8; lines];
-        for word in shard.words().filter(|word| *word != EMPTY && *word != TOMBSTONE) {
-            if !is_kept(word) {
-                gone.push(word);
-                continue;
+        let mut prefilter = vec![0; lines];
+        for line in shard.lines.lines() {
+            // Without a branch for each slot: which of them are taken cannot be predicted. This is
+            // for the longest pause of a growth (docs/performance.md).
+            let (mut words, mut count) = ([EMPTY; LINE_WORDS], 0);
+            for slot in &line.0 {
+                let word = slot.load(Ordering::Relaxed);
+                words[count % LINE_WORDS] = word;
+                count += usize::from(word != EMPTY && word != TOMBSTONE);
             }
-            // The shard is missing here. It chooses no line, and no bits of the prefilter.
-            let hash = word >> 8;
-            new.mark(hash);
-            let mut at = new.begin(hash);
-            while usize::from(taken[at]) == LINE_WORDS {
-                at = if at + 1 == lines { 0 } else { at + 1 };
+            for word in &words[..count] {
+                if !is_kept(*word) {
+                    gone.push(*word);
+                    continue;
+                }
+                // The shard is missing here. It chooses no line, and no bits of the prefilter.
+                let hash = *word >> 8;
+                let mut at = new.begin(hash);
+                prefilter[at] |= bits_of(hash);
+                while usize::from(taken[at]) == LINE_WORDS {
+                    at = if at + 1 == lines { 0 } else { at + 1 };
+                }
+                let slot = &new.lines()[at].0[usize::from(taken[at])];
+                taken[at] += 1;
+                slot.store(*word, Ordering::Relaxed);
             }
-            let slot = &new.lines()[at].0[usize::from(taken[at])];
-            taken[at] += 1;
-            slot.store(word, Ordering::Relaxed);
         }
+        new.set_prefilter(prefilter);
         for word in gone {
             if let Tag::Step(step) = Tag::of(word) {
                 self.by_step[usize::from(step)] -= 1;
