@@ -139,6 +139,36 @@ fn a_follower_is_not_ready_before_it_has_read_what_others_added() {
     follower.until("it is ready", |daemon| daemon.get("/readyz").status == 200);
 }
 
+/// Adds IDs so that each part has a segment of its own, and ends the server. The first segment has
+/// the first frame of the log, its number.
+fn ship_in_segments<'a>(
+    decider: Daemon,
+    folder: &Path,
+    parts: impl Iterator<Item = &'a [String]>,
+) -> Vec<PathBuf> {
+    let until_shipped = |n: usize| {
+        until("it is in a segment of its own", || (segments(folder).len() == n).then_some(()));
+    };
+    until_shipped(1);
+    for (i, ids) in parts.enumerate() {
+        add(&decider, ids);
+        until_shipped(i + 2);
+    }
+    end(decider);
+    segments(folder)
+}
+
+fn end(server: Daemon) {
+    server.signal("TERM");
+    assert_eq!(server.wait(), 0);
+}
+
+fn damage(segment: &Path) {
+    let mut bytes = std::fs::read(segment).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(segment, bytes).unwrap();
+}
+
 #[test]
 fn a_damaged_or_missing_segment_is_named_and_read_when_it_is_back() {
     let backend = Backend::local();
@@ -146,23 +176,10 @@ fn a_damaged_or_missing_segment_is_named_and_read_when_it_is_back() {
     let decider = serve(&backend, "decide", "data");
     let folder = Path::new(&backend.store).join("rt/live");
     let ids = strangers(&decider, 100_000, 400);
-    // The first has the first frame of the log, its number.
-    let until_shipped = |n: usize| {
-        until("it is in a segment of its own", || (segments(&folder).len() == n).then_some(()));
-    };
-    until_shipped(1);
-    for (i, some) in ids.chunks(100).enumerate() {
-        add(&decider, some);
-        until_shipped(i + 2);
-    }
-    decider.signal("TERM");
-    assert_eq!(decider.wait(), 0);
-    let files = segments(&folder);
+    let files = ship_in_segments(decider, &folder, ids.chunks(100));
     let (damaged, missing) = (&files[2], &files[3]);
     let sound = [damaged, missing].map(|path| std::fs::read(path).unwrap());
-    let mut bytes = sound[0].clone();
-    bytes[100] ^= 1;
-    std::fs::write(damaged, bytes).unwrap();
+    damage(damaged);
     std::fs::remove_file(missing).unwrap();
 
     let follower = serve(&backend, "follow", "");
@@ -191,19 +208,59 @@ fn a_damaged_or_missing_segment_is_named_and_read_when_it_is_back() {
 }
 
 #[test]
+fn a_damaged_segment_whose_frames_another_one_has_stops_nobody() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(OLD).publish();
+    let decider = serve(&backend, "decide", "data");
+    let folder = Path::new(&backend.store).join("rt/live");
+    let ids = strangers(&decider, 100_000, 500);
+    let files = ship_in_segments(decider, &folder, ids.chunks(100));
+    [&files[1], &files[2]].into_iter().for_each(|path| damage(path));
+    let standby = serve(&backend, "standby", "other");
+    standby.until("it misses both", |daemon| hits(daemon, &ids) == 300);
+
+    // As docs/live.md says. What is written in place of the first one has the frames of all.
+    let node = files[1].file_name().unwrap().to_str().unwrap().split('-').next().unwrap();
+    let delete = |segments: &[&PathBuf]| {
+        segments.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        std::fs::remove_file(folder.join("heads").join(node)).unwrap();
+    };
+    delete(&[&files[1], &files[2]]);
+    // The other one has the lease.
+    let server = serve(&backend, "standby", "data");
+    standby.until("it has all", |daemon| hits(daemon, &ids) == ids.len());
+    end(server);
+    standby.until("it decides", |daemon| daemon.status()["live"]["decides"] == true);
+    end(standby);
+
+    // One whose frames the long one has: a new standby reads that first. Then it is deleted, and
+    // nothing is written in its place.
+    damage(&files[3]);
+    let standby = serve(&backend, "standby", "third");
+    standby.until("it decides", |daemon| daemon.status()["live"]["decides"] == true);
+    assert_eq!(hits(&standby, &ids), ids.len());
+    end(standby);
+    let last = files.last().unwrap();
+    damage(last);
+    let standby = serve(&backend, "standby", "fourth");
+    assert_eq!(hits(&standby, &ids), ids.len());
+    delete(&[last]);
+    end(serve(&backend, "standby", "data"));
+    standby.until("it decides", |daemon| daemon.status()["live"]["decides"] == true);
+    assert_eq!(hits(&standby, &ids), ids.len());
+}
+
+#[test]
 fn a_server_that_cannot_read_what_others_added_does_not_decide_and_says_why() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(OLD).publish();
     let first = serve(&backend, "decide", "data");
     let ids = strangers(&first, 100_000, 100);
     add(&first, &ids);
-    first.signal("TERM");
-    assert_eq!(first.wait(), 0);
+    end(first);
     let files = segments(&Path::new(&backend.store).join("rt/live"));
     let (damaged, sound) = (files.last().unwrap(), std::fs::read(files.last().unwrap()).unwrap());
-    let mut bytes = sound.clone();
-    bytes[100] ^= 1;
-    std::fs::write(damaged, bytes).unwrap();
+    damage(damaged);
     let standby = serve(&backend, "standby", "other");
     standby.until("it says why it does not decide", |daemon| {
         let answer = daemon.post("/v1/filters/rt/add", b"x\n");

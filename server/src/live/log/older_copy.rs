@@ -84,8 +84,8 @@ impl Log {
         let folder = self.folder.display();
         let why = format!(
             "the store has frames of the log in {folder} that are not there: if that folder was restored from an \
-             older copy, move it away and restart this server, which begins a new log; what was shipped stays in \
-             the store"
+             older copy, move it away and restart this server, as a standby if another one decides by now: it \
+             begins a new log, and what was shipped stays in the store"
         );
         self.is_older_copy.store(true, Ordering::Relaxed);
         self.refuse(why.into(), true);

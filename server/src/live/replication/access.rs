@@ -11,6 +11,7 @@ use bloomsday_common::live::lease::Lease;
 use tokio::sync::{Notify, watch};
 
 use super::role::LiveRole;
+use super::store_call::is_another_failure;
 use crate::live::lock::lock;
 use crate::live::stream::feed_status::{FeedState, FeedStatus};
 
@@ -126,9 +127,9 @@ impl WriteAccess {
         if self.is_granted() && self.epoch() == epoch {
             Ok(())
         } else {
-            Err("the lease ended before other servers could read it, and another one may have decided \
-                          about the same ID: see lease in /status"
-                .into())
+            let why = "the lease ended before other servers could read it, and another one may have decided \
+                       about the same ID: see lease in /status";
+            Err(why.into())
         }
     }
 
@@ -186,13 +187,19 @@ impl WriteAccess {
         self.update(&mut state);
     }
 
-    /// This process ends, or its log is an older copy, and it gave the lease back.
-    pub(in crate::live) fn lease_given_back(&self) {
+    /// This process ends, or its log is an older copy: it is about to give its lease back.
+    pub(in crate::live) fn stop_deciding(&self) {
         let mut state = lock(&self.state);
         if std::mem::take(&mut state.was_granted) {
-            let filter = &self.filter;
-            tracing::info!(%filter, "this server decides no more, and another one may at once");
+            tracing::info!(filter = %self.filter, "this server decides no more: it gives the lease back");
         }
+        state.until = 0;
+        self.update(&mut state);
+    }
+
+    /// Nothing keeps another process from taking the lease.
+    pub(in crate::live) fn lease_given_back(&self) {
+        let mut state = lock(&self.state);
         (state.lease, state.own_epoch) = (None, None);
         (state.lease_error, state.is_lease_known) = (None, true);
         self.update(&mut state);
@@ -202,7 +209,7 @@ impl WriteAccess {
     /// its end.
     pub(in crate::live) fn lease_failed(&self, why: String) {
         let mut state = lock(&self.state);
-        if state.lease_error.as_ref() != Some(&why) {
+        if is_another_failure(state.lease_error.as_deref(), &why) {
             tracing::warn!(filter = %self.filter, "the lease of live IDs: {why}");
         }
         (state.lease_error, state.is_lease_known) = (Some(why), true);
@@ -238,7 +245,7 @@ impl WriteAccess {
     /// A round has failed, or not all of what others added can be read.
     pub(in crate::live) fn round_failed(&self, why: String) {
         let mut state = lock(&self.state);
-        if state.follow_error.as_ref() != Some(&why) {
+        if is_another_failure(state.follow_error.as_deref(), &why) {
             tracing::warn!(filter = %self.filter, "not all live IDs of other servers are here: {why}");
         }
         state.follow_error = Some(why);

@@ -143,6 +143,8 @@ struct Gap {
     /// The first number, and the last one if it is known.
     first: u64,
     last: u64,
+    /// The first number that is missing: another segment may have those before it.
+    missing: u64,
     /// The days in whose folders they may be.
     days: (Day, Day),
     why: String,
@@ -469,9 +471,10 @@ impl LogFollower {
                 why @ (FollowError::Damaged { .. }
                 | FollowError::Store(CallError::Store(StoreError::NotFound { .. }))),
             ) => {
-                let (first, last, days) = (key.first_seq, key.first_seq, (key.day, key.day));
-                gaps.push(Gap { first, last, days, why: why.to_string() });
-                (key.first_seq.saturating_add(1), true)
+                let (first, days) = (key.first_seq, (key.day, key.day));
+                let missing = first.max(begins.unwrap_or(0));
+                gaps.push(Gap { first, last: missing, missing, days, why: why.to_string() });
+                (missing.saturating_add(1), true)
             }
             Err(other) => return Err(other),
         };

@@ -100,7 +100,9 @@ impl LeaseRenewer {
     async fn acquire_or_renew(&mut self) -> Result<(), StoreError> {
         // Nothing of such a log is shipped any more: no successor has to wait for that.
         if self.log.as_ref().is_some_and(|log| log.is_older_copy()) {
-            self.give_back().await?;
+            if self.own_epoch.is_some() {
+                return self.give_back().await;
+            }
             let there = self.store.lease(&self.filter).await?.state;
             let other = there.found().filter(|lease| lease.node != self.node);
             self.access.lease_not_acquired(other.cloned());
@@ -153,7 +155,8 @@ impl LeaseRenewer {
     /// Ends the lease now, so that a successor need not wait.
     async fn give_back(&mut self) -> Result<(), StoreError> {
         let Some(own_epoch) = self.own_epoch else { return Ok(()) };
-        self.access.lease_given_back();
+        // Before the write: another process may take the lease at once.
+        self.access.stop_deciding();
         let there = self.store.lease(&self.filter).await?;
         let is_ours = |lease: &Lease| lease.node == self.node && lease.epoch == own_epoch;
         if there.state.found().is_some_and(is_ours) {
@@ -162,6 +165,7 @@ impl LeaseRenewer {
         }
         // Not before: what failed is tried again.
         self.own_epoch = None;
+        self.access.lease_given_back();
         Ok(())
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! Only frames that are synced are shipped, so that no other frame can ever have the number of one
 //! that is in the store. The head of a log in the store says what was shipped: a new process goes
-//! on from there. What a killed process shipped after its last head is found when its name is
-//! taken.
+//! on from there. What a killed process shipped after its last head is compared with the log, and
+//! not written again.
 
 use std::io;
 use std::sync::Arc;
@@ -140,7 +140,8 @@ enum ShipError {
     Log(String, io::Error),
     #[error(
         "{0} is in the store with other content than the log has: if {1} was restored from an older copy, \
-         move it away and restart this server, which begins a new log; what was shipped stays in the store"
+         move it away and restart this server, as a standby if another one decides by now: it begins a new log, \
+         and what was shipped stays in the store"
     )]
     Other(String, String),
     #[error(
@@ -247,7 +248,8 @@ impl LogShipper {
             self.through_ms = through.min(self.clock.now_ms());
         }
         let next = head.as_ref().map_or(1, |head| head.seq.saturating_add(1));
-        if let Some(key) = self.last_without_head(next, head.as_ref()).await? {
+        let headed_ms = head.map(|_| self.through_ms);
+        if let Some(key) = self.last_without_head(next, headed_ms).await? {
             let bytes = in_time(self.store.segment(&key)).await?;
             let is_ours = match Frames::of_named(&key, &bytes) {
                 Ok((there, frames)) => {
@@ -266,13 +268,13 @@ impl LogShipper {
         Ok(next)
     }
 
-    /// The last segment of this log from frame `next` on: a process that was killed wrote it, and
-    /// not the head after it. Its name has the epoch of that process, so that a segment of this one
-    /// with the same frames would get another name.
+    /// The last segment of this log from frame `next` on: a process that was killed wrote it, after
+    /// the head of the time `headed_ms`. Its name has the epoch of that process, so that a segment
+    /// of this one with the same frames would get another name.
     async fn last_without_head(
         &self,
         next: u64,
-        head: Option<&Head>,
+        headed_ms: Option<u64>,
     ) -> Result<Option<SegmentKey>, ShipError> {
         let (node, first_seq) = (self.log.node(), next - 1);
         let failed = |error| ShipError::Log(self.log.folder().display().to_string(), error);
@@ -282,7 +284,7 @@ impl LogShipper {
             _ => self.log.epoch_of(first_seq).map_err(failed)?.unwrap_or(0),
         };
         // The day before, since the clock may have been set back.
-        let oldest = head.map(|head| Day::of(head.through).minus(1));
+        let oldest = headed_ms.map(|ms| Day::at_unix_ms(ms).minus(1));
         let mut last: Option<SegmentKey> = None;
         for day in in_time(self.store.segment_days(&self.filter)).await? {
             if oldest.is_some_and(|oldest| day < oldest) {

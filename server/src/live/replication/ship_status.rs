@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bloomsday_common::key::FilterName;
 
+use super::store_call::is_another_failure;
 use crate::live::lock::lock;
 
 /// What is known of the shipping of a set.
@@ -41,7 +42,7 @@ impl ShipStatus {
     /// Remembers an error, and logs it if it is another one than before.
     pub(in crate::live) fn set_error(&self, filter: &FilterName, error: Option<String>) {
         let mut last = lock(&self.error);
-        if let Some(why) = error.as_ref().filter(|why| last.as_ref() != Some(why)) {
+        if let Some(why) = error.as_ref().filter(|why| is_another_failure(last.as_deref(), why)) {
             tracing::warn!(%filter, "live IDs are not in the store yet: {why}");
         }
         *last = error;

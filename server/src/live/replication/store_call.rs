@@ -1,4 +1,5 @@
-//! [`in_time`]: a call of the store that may take only so long.
+//! [`in_time`]: a call of the store that may take only so long. [`is_another_failure`]: whether its
+//! error is to be logged.
 
 use std::time::Duration;
 
@@ -22,4 +23,11 @@ pub(in crate::live) async fn in_time<T>(
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, CallError> {
     Ok(timeout(DEADLINE, call).await.map_err(|_| CallError::Slow)??)
+}
+
+/// Whether an error says more than the last one. Other numbers do not: errors of S3 have the time
+/// that was spent on them.
+pub(in crate::live) fn is_another_failure(last: Option<&str>, why: &str) -> bool {
+    let words = |error: &str| error.replace(|c: char| c.is_ascii_digit(), "");
+    last.is_none_or(|last| words(last) != words(why))
 }

@@ -15,7 +15,13 @@ impl RemoteLog {
         let last = key.first_seq - 1;
         let days = (self.last.as_ref().map_or(key.day, |last| last.day), key.day);
         let why = FollowError::Missing { node: key.node, first, last }.to_string();
-        Some(Gap { first, last, days, why })
+        Some(Gap { first, last, missing: first, days, why })
+    }
+
+    /// Whether this is the gap of a damaged segment after which none was read.
+    fn ends_with(&self, gap: &Gap) -> bool {
+        let last = self.last.as_ref().filter(|_| self.is_end_unknown);
+        last.is_some_and(|last| last.first_seq == gap.first)
     }
 
     /// Checks that these segments, of each the number of its first and its last frame, are all that
@@ -60,7 +66,7 @@ impl LogFollower {
         };
         let first = log.last.as_ref().map(|last| last.first_seq);
         if let Some(gap) = log.gaps.iter_mut().find(|gap| Some(gap.first) == first) {
-            (gap.last, gap.days.1) = (next.first_seq.saturating_sub(1).max(gap.last), next.day);
+            (gap.last, gap.days.1) = (next.first_seq.saturating_sub(1).max(gap.first), next.day);
         }
     }
 
@@ -73,52 +79,71 @@ impl LogFollower {
         let mut is_slow = false;
         for node in nodes {
             let Some(log) = self.logs.get_mut(&node) else { continue };
+            let (mut tried, mut filled) = (Vec::new(), Vec::new());
             for gap in std::mem::take(&mut log.gaps) {
                 // Old segments may be pruned.
                 if gap.days.1 < first_day {
                     continue;
                 }
-                let filled =
-                    if is_slow { Err(CallError::Slow.into()) } else { self.fill(node, &gap).await };
-                let left = match filled {
-                    Ok(next) if next > gap.last => continue,
-                    Ok(first) => {
-                        let why = FollowError::Missing { node, first, last: gap.last }.to_string();
-                        Gap { first, why, ..gap }
-                    }
-                    Err(error) => {
-                        is_slow = matches!(error, FollowError::Store(CallError::Slow));
-                        Gap { why: error.to_string(), ..gap }
-                    }
+                let outcome = if is_slow {
+                    Err(CallError::Slow.into())
+                } else {
+                    self.fill(node, &gap, &mut filled).await
                 };
-                if let Some(log) = self.logs.get_mut(&node) {
-                    log.gaps.push(left);
+                is_slow |= matches!(outcome, Err(FollowError::Store(CallError::Slow)));
+                tried.push((gap, outcome));
+            }
+            // A server that writes its log again may do so in longer segments, which begin in one
+            // gap and have frames of the next.
+            filled.sort_unstable();
+            let Some(log) = self.logs.get_mut(&node) else { continue };
+            for (mut gap, outcome) in tried {
+                for (first, last) in &filled {
+                    if *first <= gap.missing {
+                        gap.missing = gap.missing.max(last.saturating_add(1));
+                    }
                 }
+                if gap.missing > gap.last {
+                    continue;
+                }
+                // Its segment is gone, others have its frames, and the log ended there.
+                let end = log.head.as_ref().map_or(u64::MAX, |head| head.seq);
+                if outcome.is_ok() && log.ends_with(&gap) && gap.missing > end {
+                    (log.next, log.is_end_unknown) = (Some(gap.missing), false);
+                    continue;
+                }
+                let why = outcome.err().unwrap_or(FollowError::Missing {
+                    node,
+                    first: gap.missing,
+                    last: gap.last,
+                });
+                log.gaps.push(Gap { why: why.to_string(), ..gap });
             }
         }
     }
 
-    /// Applies the segments that are in a gap. Returns the first number that is missing, or is
-    /// after it.
-    async fn fill(&mut self, node: u64, gap: &Gap) -> Result<u64, FollowError> {
-        let is_last = |log: &RemoteLog, key: &SegmentKey| {
-            log.is_end_unknown && log.last.as_ref() == Some(key)
-        };
-        let mut next = gap.first;
+    /// Applies the segments that begin in a gap, and notes the first and the last frame of each.
+    async fn fill(
+        &mut self,
+        node: u64,
+        gap: &Gap,
+        filled: &mut Vec<(u64, u64)>,
+    ) -> Result<(), FollowError> {
         for day in gap.days.0.through(gap.days.1) {
             let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
             let inside = |key: &SegmentKey| (gap.first..=gap.last).contains(&key.first_seq);
             for (key, _) in listed.into_iter().filter(|(key, _)| inside(key)) {
                 let bytes = fetch(&self.store, &key).await?;
                 let last = self.apply(&key, &bytes, 0, true).await?;
-                if key.first_seq <= next {
-                    next = next.max(last.saturating_add(1));
-                }
-                if let Some(log) = self.logs.get_mut(&node).filter(|log| is_last(log, &key)) {
+                filled.push((key.first_seq, last));
+                if let Some(log) = self.logs.get_mut(&node)
+                    && log.is_end_unknown
+                    && log.last.as_ref() == Some(&key)
+                {
                     (log.next, log.is_end_unknown) = (Some(last.saturating_add(1)), false);
                 }
             }
         }
-        Ok(next)
+        Ok(())
     }
 }
