@@ -259,6 +259,16 @@ pub(crate) fn thousands(n: u64) -> String {
     groups.join(",")
 }
 
+/// A share in percent, for people; one that would be shown as zero, but is not, as a power of ten.
+pub(crate) fn small_share(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent == 0.0 || percent >= 0.0001 {
+        format!("{percent:.4} %")
+    } else {
+        format!("{percent:.1e} %")
+    }
+}
+
 /// Bytes, KiB or MiB, for people.
 pub(crate) fn binary_size(bytes: u64) -> String {
     match bytes {

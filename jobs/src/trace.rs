@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::config::Settings;
 use crate::defaults;
 use crate::error::{Error, exit};
-use crate::output::{Output, or_dash, say, table};
+use crate::output::{Output, or_dash, say, small_share, table};
 use crate::query::note_invalid;
 use crate::target::unknown;
 
@@ -213,7 +213,7 @@ fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
             vec![
                 lookup.day.to_string(),
                 contains.to_owned(),
-                or_dash(chance.map(|chance| format!("{:.4} %", chance * 100.0))),
+                or_dash(chance.map(small_share)),
                 notes.join("; "),
             ]
         })
@@ -224,10 +224,10 @@ fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
     } else if *days_found == 0 {
         "No day contains it. This is certain.".to_owned()
     } else {
-        let chance = max_chance_if_absent * 100.0;
+        let chance = small_share(*max_chance_if_absent);
         format!(
             "{days_found} of {days_searched} days contain it. Of the IDs that were never there, at most \
-             {chance:.4} % are hits on as many."
+             {chance} are hits on as many."
         )
     };
     if *days_unreadable > 0 {

@@ -64,7 +64,7 @@ impl Shape {
             return Err(Error::Fpp {
                 fpp,
                 layout,
-                remedy: "choose one between 1e-9 and 0.5; less than 5e-8 needs the layout `guava`",
+                remedy: "choose one between 1e-9 and 0.5; less than 5e-8 needs a classic layout, such as `guava`",
             });
         }
         let n_ids = n_ids.max(1);

@@ -43,7 +43,8 @@ pub struct DayLookup {
     pub day: Day,
     /// Whether the day's own blob contains the ID; `None` when it could not be read.
     pub contains: Option<bool>,
-    /// The chance of a hit for an ID that is not in it, measured when it was built.
+    /// The chance of a hit for an ID that is not in it: that of its bits, or what was measured when
+    /// it was built, whichever is larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub false_positive: Option<f64>,
     /// The blob in which it was looked up.
@@ -129,7 +130,8 @@ impl Store {
 
     async fn lookup_blob(&self, blob: &BlobKey, id: &[u8]) -> Result<(bool, f64), Error> {
         let (header, filter) = self.open_blob(blob).await?;
-        Ok((filter.contains(id), header.fpp_measured()))
+        // A sample of lookups may have had no hit at all.
+        Ok((filter.contains(id), filter.fpp_of_bits().max(header.fpp_measured())))
     }
 }
 

@@ -197,7 +197,10 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
         });
     }
     let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|_| {
-        let why = "a URL begins with s3://, az://, gs://, hdfs://, https:// or the like";
+        let why = match url.host_str() {
+            None => "the name of the bucket or server is missing after ://",
+            Some(_) => "a URL begins with s3://, az://, gs://, hdfs://, https:// or the like",
+        };
         wrong(&url_without_secrets(&url), why)
     })?;
     let objects = remote(&scheme, &url)?;

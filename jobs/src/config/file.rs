@@ -64,7 +64,7 @@ pub(crate) struct RespFile {
     pub(crate) data_dir: Option<PathBuf>,
     #[serde(default, deserialize_with = "parsed")]
     pub(crate) ack: Option<Ack>,
-    #[serde(default, deserialize_with = "size_of")]
+    #[serde(default, deserialize_with = "byte_size")]
     pub(crate) live_memory: Option<ByteSize>,
     /// The most filters, those of the file included.
     #[serde(default, deserialize_with = "max_filters")]
@@ -96,7 +96,7 @@ pub(crate) struct FilterFile {
     /// Whether the filter keeps the shape of the blob before while it fits; by default with
     /// `deltas`.
     pub(crate) stable_shape: Option<bool>,
-    #[serde(default, deserialize_with = "size_of")]
+    #[serde(default, deserialize_with = "byte_size")]
     pub(crate) memory: Option<ByteSize>,
     /// Where a build keeps what exceeds its memory.
     pub(crate) spill: Option<PathBuf>,
@@ -285,7 +285,7 @@ fn address_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, 
     address(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-fn size_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D::Error> {
+fn byte_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D::Error> {
     ByteSize::deserialize(from).map(Some).map_err(|_| serde::de::Error::custom(WHAT_A_SIZE_IS))
 }
 

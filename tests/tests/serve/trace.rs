@@ -58,6 +58,19 @@ fn days_with_most_ids_in_common_have_false_positives_in_common_and_the_chance_al
 }
 
 #[test]
+fn a_chance_that_no_sample_can_show_is_not_zero() {
+    let backend = Backend::local();
+    let rare = ["--layout", "guava", "--fpp", "1e-9"];
+    Publisher::days_ago(&backend, 1).users(0..2_000).with(&rare).publish();
+    let trace = backend.bloomsday(&["trace", "rt", &user(1)]);
+    let days = lines(&trace.run().expect(0).stdout);
+    for (day, field) in [(0, "false_positive"), (1, "max_chance_if_absent")] {
+        let chance = days[day][field].as_f64().unwrap();
+        assert!((1e-10..1e-5).contains(&chance), "{chance}");
+    }
+}
+
+#[test]
 fn a_rolled_back_day_is_searched_in_its_own_blob_and_a_damaged_one_hides_no_other() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(0..2_000).with(&["--fpp", "0.001"]).publish();
