@@ -165,6 +165,14 @@ pub(super) fn help(command: &str, subcommands: &[Command], reply: &mut Reply<'_>
     }
 }
 
+/// The error of a subcommand that is there, but not with so many words.
+pub(super) fn wrong_words(subcommand: &str, command: &str) -> Fault {
+    format!(
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try {command} HELP."
+    )
+    .into()
+}
+
 /// Whether a word of a request is this one, in upper or lower case.
 pub(super) fn is(word: &[u8], text: &str) -> bool {
     word.eq_ignore_ascii_case(text.as_bytes())

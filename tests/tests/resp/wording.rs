@@ -135,6 +135,9 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
         ("CF.RESERVE cf 9 BUCKETSIZE 5", CF_CAPACITY),
         ("CF.RESERVE cf 1073741825", CF_CAPACITY),
         ("CF.RESERVE cf 9 BUCKETSIZE x", "-Couldn't parse BUCKETSIZE|"),
+        ("CF.RESERVE cf 9 BUCKETSIZE x MAXITERATIONS y", "-Couldn't parse MAXITERATIONS|"),
+        // The second one would be refused: 9 is less than two buckets.
+        ("CF.RESERVE twice 9 BUCKETSIZE 2 BUCKETSIZE 5", "+OK|"),
         ("CF.RESERVE cf 9 BUCKETSIZE 0", CF_BUCKETSIZE),
         ("CF.RESERVE cf 9 BUCKETSIZE 256", CF_BUCKETSIZE),
         ("CF.RESERVE cf 9 MAXITERATIONS x", "-Couldn't parse MAXITERATIONS|"),

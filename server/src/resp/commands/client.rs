@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::command::{Command, help, is, number, quote};
+use super::super::command::{Command, help, is, number, quote, wrong_words};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session};
 use super::super::shared::{ClientEntry, RespState};
@@ -233,7 +233,7 @@ fn unblock(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<
         [] => {}
         [reason] if is(reason, "TIMEOUT") || is(reason, "ERROR") => {}
         [_] => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
-        _ => return Err(SYNTAX),
+        _ => return Err(wrong_words("unblock", "CLIENT")),
     }
     number::<i64>(request[2]).ok_or(NOT_AN_INTEGER)?;
     reply.integer(0);

@@ -1,6 +1,6 @@
 //! The commands of a connection: its version of the protocol, its password, its name.
 
-use super::super::command::{Command, is, number};
+use super::super::command::{Command, help, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{Awaited, DATABASES, NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
 
@@ -15,14 +15,22 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::container("acl", ACL),
     Command::plain("readonly", 1, no_cluster),
     Command::plain("readwrite", 1, no_cluster),
+    Command::plain("cluster", -2, no_cluster),
+    Command::plain("asking", 1, no_cluster),
     Command::plain("wait", 3, wait),
     Command::plain("waitaof", 4, waitaof),
 ];
 
-const ACL: &[Command] = &[Command::plain("acl|whoami", 2, |_, _, reply| {
-    reply.text("default");
-    Ok(())
-})];
+const ACL: &[Command] = &[
+    Command::plain("acl|help", 2, |_, _, reply| {
+        help("ACL", ACL, reply);
+        Ok(())
+    }),
+    Command::plain("acl|whoami", 2, |_, _, reply| {
+        reply.text("default");
+        Ok(())
+    }),
+];
 
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 

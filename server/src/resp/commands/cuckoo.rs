@@ -35,19 +35,25 @@ fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
     let (words, []) = request[3..].as_chunks() else { return Err(wrong_number("cf.reserve")) };
     let mut options = Options::of(Kind::Cuckoo);
     let capacity = number::<i64>(request[2]).ok_or("Bad capacity")?;
-    for [word, value] in words {
-        let value = |name, least, most| option(name, value, least, most);
-        if is(word, "BUCKETSIZE") {
-            options.bucket = value("BUCKETSIZE", 1, MAX_BUCKET)?;
-        } else if is(word, "MAXITERATIONS") {
-            options.iterations = value("MAXITERATIONS", 1, MAX_ITERATIONS)?;
-        } else if is(word, "EXPANSION") {
-            let given = value("EXPANSION", 0, MAX_EXPANSION)?;
-            // As in RedisBloom; 0 stays 0.
-            options.expansion = if given == 0 { 0 } else { given.next_power_of_two() };
-        } else {
-            return Err(SYNTAX);
-        }
+    let names = ["MAXITERATIONS", "BUCKETSIZE", "EXPANSION"];
+    if words.iter().any(|[word, _]| !names.iter().any(|name| is(word, name))) {
+        return Err(SYNTAX);
+    }
+    // In this order, and of one that is given twice the first, as in RedisBloom.
+    let given = |name, least, most| {
+        let value = words.iter().find(|[word, _]| is(word, name));
+        value.map(|[_, value]| option(name, value, least, most)).transpose()
+    };
+    let [iterations, bucket, expansion] = names;
+    if let Some(value) = given(iterations, 1, MAX_ITERATIONS)? {
+        options.iterations = value;
+    }
+    if let Some(value) = given(bucket, 1, MAX_BUCKET)? {
+        options.bucket = value;
+    }
+    if let Some(value) = given(expansion, 0, MAX_EXPANSION)? {
+        // As in RedisBloom; 0 stays 0.
+        options.expansion = if value == 0 { 0 } else { value.next_power_of_two() };
     }
     options.capacity = in_range(capacity, options.bucket, "2 * BUCKETSIZE")?;
     make(session, request[1], options)?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::super::command::{Command, help, is, number, quote};
+use super::super::command::{Command, help, is, number, quote, wrong_words};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{DATABASES, NOT_AN_INTEGER, SYNTAX, Session};
 use super::glob;
@@ -53,7 +53,8 @@ const FUNCTION: &[Command] = &[
         match request[2..] {
             [] => {}
             [how] if is(how, "SYNC") || is(how, "ASYNC") => {}
-            _ => return Err("ERR FUNCTION FLUSH only supports SYNC|ASYNC option".into()),
+            [_] => return Err("ERR FUNCTION FLUSH only supports SYNC|ASYNC option".into()),
+            _ => return Err(wrong_words("flush", "FUNCTION")),
         }
         reply.ok();
         Ok(())
@@ -62,7 +63,15 @@ const FUNCTION: &[Command] = &[
         help("FUNCTION", FUNCTION, reply);
         Ok(())
     }),
-    Command::plain("function|list", -2, |_, _, reply| {
+    Command::plain("function|list", -2, |_, request, reply| {
+        let mut words = request[2..].iter();
+        while let Some(word) = words.next() {
+            if is(word, "LIBRARYNAME") {
+                words.next().ok_or("ERR library name argument was not given")?;
+            } else if !is(word, "WITHCODE") {
+                return Err(format!("ERR Unknown argument {}", quote(word)).into());
+            }
+        }
         reply.array(0);
         Ok(())
     }),
@@ -127,7 +136,7 @@ fn server_section(session: &Session) -> String {
 
 fn clients_section(session: &Session) -> String {
     let clients = session.shared.clients().len();
-    format!("connected_clients:{clients}\nblocked_clients:0\n")
+    format!("connected_clients:{clients}\nmaxclients:{MAX_CONNECTIONS}\nblocked_clients:0\n")
 }
 
 fn memory_section(session: &Session) -> String {
@@ -155,9 +164,12 @@ fn stats_section(session: &Session) -> String {
 fn keyspace_section(session: &Session) -> String {
     let databases = (0..DATABASES).filter_map(|database| {
         let sets = session.live().list(database, session.now);
-        let expiring = sets.iter().filter(|set| set.expires_at().is_some()).count();
-        let keys = sets.len();
-        (keys > 0).then(|| format!("db{database}:keys={keys},expires={expiring},avg_ttl=0\n"))
+        let left = sets.iter().filter_map(|set| set.expires_at());
+        let left: Vec<u64> = left.map(|at| at.saturating_sub(session.now)).collect();
+        let (keys, expires) = (sets.len(), left.len());
+        let avg_ttl = left.iter().sum::<u64>() / expires.max(1) as u64;
+        (keys > 0)
+            .then(|| format!("db{database}:keys={keys},expires={expires},avg_ttl={avg_ttl}\n"))
     });
     databases.collect()
 }
@@ -203,7 +215,12 @@ fn config_get(
     let found: Vec<_> = known.iter().filter(|(name, _)| is_requested(name)).collect();
     reply.map(found.len());
     for (name, value) in found {
-        reply.text(name);
+        // A name in the letters of the client, which may look for it in the reply.
+        let as_written = request[2..].iter().find(|word| is(word, name));
+        match as_written {
+            Some(word) => reply.bulk(word),
+            None => reply.text(name),
+        }
         reply.text(value);
     }
     Ok(())
