@@ -84,6 +84,43 @@ impl Shard {
         slots.map(|slot| slot.load(Ordering::Relaxed))
     }
 
+    /// Copies the entries that are kept into new lines, which are empty. Returns the words of the
+    /// others.
+    fn copy_into(&self, new: &ShardLines, is_kept: impl Fn(u64) -> bool) -> Vec<u64> {
+        let (mut gone, len) = (Vec::new(), new.lines().len());
+        // The slots of each new line that are taken, so that none is searched for.
+        let mut taken = vec![0_u8; len];
+        let mut prefilter = vec![0; len];
+        for line in self.lines.lines() {
+            // Without a branch for each slot: which of them are taken cannot be predicted. This is
+            // for the longest pause of a growth (docs/performance.md).
+            let (mut words, mut count) = ([EMPTY; LINE_WORDS], 0);
+            for slot in &line.0 {
+                let word = slot.load(Ordering::Relaxed);
+                words[count % LINE_WORDS] = word;
+                count += usize::from(word != EMPTY && word != TOMBSTONE);
+            }
+            for word in &words[..count] {
+                if !is_kept(*word) {
+                    gone.push(*word);
+                    continue;
+                }
+                // The shard is missing here. It chooses no line, and no bits of the prefilter.
+                let hash = *word >> 8;
+                let mut at = new.begin(hash);
+                prefilter[at] |= bits_of(hash);
+                while usize::from(taken[at]) == LINE_WORDS {
+                    at = if at + 1 == len { 0 } else { at + 1 };
+                }
+                let slot = &new.lines()[at].0[usize::from(taken[at])];
+                taken[at] += 1;
+                slot.store(*word, Ordering::Relaxed);
+            }
+        }
+        new.set_prefilter(prefilter);
+        gone
+    }
+
     /// Counts a slot that was freed. The prefilter forgets what was there when there are many.
     fn count_freed(&mut self) {
         self.freed += 1;
@@ -471,37 +508,7 @@ impl Writer {
             self.budget.release(ShardLines::bytes_of(lines));
             return Err(AddError::Memory);
         };
-        let mut gone = Vec::new();
-        // The slots of each new line that are taken, so that none is searched for.
-        let mut taken = vec![0_u8; lines];
-        let mut prefilter = vec![0; lines];
-        for line in shard.lines.lines() {
-            // Without a branch for each slot: which of them are taken cannot be predicted. This is
-            // for the longest pause of a growth (docs/performance.md).
-            let (mut words, mut count) = ([EMPTY; LINE_WORDS], 0);
-            for slot in &line.0 {
-                let word = slot.load(Ordering::Relaxed);
-                words[count % LINE_WORDS] = word;
-                count += usize::from(word != EMPTY && word != TOMBSTONE);
-            }
-            for word in &words[..count] {
-                if !is_kept(*word) {
-                    gone.push(*word);
-                    continue;
-                }
-                // The shard is missing here. It chooses no line, and no bits of the prefilter.
-                let hash = *word >> 8;
-                let mut at = new.begin(hash);
-                prefilter[at] |= bits_of(hash);
-                while usize::from(taken[at]) == LINE_WORDS {
-                    at = if at + 1 == lines { 0 } else { at + 1 };
-                }
-                let slot = &new.lines()[at].0[usize::from(taken[at])];
-                taken[at] += 1;
-                slot.store(*word, Ordering::Relaxed);
-            }
-        }
-        new.set_prefilter(prefilter);
+        let gone = shard.copy_into(&new, is_kept);
         for word in gone {
             if let Tag::Step(step) = Tag::of(word) {
                 self.by_step[usize::from(step)] -= 1;
