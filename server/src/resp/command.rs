@@ -166,11 +166,12 @@ pub(super) fn help(command: &str, subcommands: &[Command], reply: &mut Reply<'_>
 }
 
 /// The error of a subcommand that is there, but not with so many words.
-pub(super) fn wrong_words(subcommand: &str, command: &str) -> Fault {
-    format!(
-        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try {command} HELP."
-    )
-    .into()
+pub(super) fn wrong_words(subcommand: &[u8], command: &str) -> Fault {
+    let name = quote(subcommand);
+    let why = format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."
+    );
+    why.into()
 }
 
 /// Whether a word of a request is this one, in upper or lower case.

@@ -248,6 +248,47 @@ fn a_damaged_segment_whose_frames_another_one_has_stops_nobody() {
     end(serve(&backend, "standby", "data"));
     standby.until("it decides", |daemon| daemon.status()["live"]["decides"] == true);
     assert_eq!(hits(&standby, &ids), ids.len());
+    end(standby);
+
+    // What is added next is read although nobody knows where a damaged one before it ends.
+    damage(&files[4]);
+    let follower = serve(&backend, "follow", "");
+    let decider = serve(&backend, "decide", "data");
+    let more = strangers(&decider, 200_000, 10);
+    add(&decider, &more);
+    follower.until("it reads on", |daemon| hits(daemon, &more) == more.len());
+}
+
+#[test]
+fn a_log_that_is_written_again_in_longer_segments_is_read_on() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(OLD).publish();
+    let decider = serve(&backend, "decide", "data");
+    let folder = Path::new(&backend.store).join("rt/live");
+    let ids = strangers(&decider, 100_000, 600);
+    let files = ship_in_segments(decider, &folder, ids[..400].chunks(100));
+    damage(&files[3]);
+    let follower = serve(&backend, "follow", "");
+    follower.until("it misses one", |daemon| hits(daemon, &ids) == 300);
+
+    // It was read, and has to be written again.
+    let node = files[2].file_name().unwrap().to_str().unwrap().split('-').next().unwrap();
+    let again = [&files[2], &files[3], &folder.join("heads").join(node)];
+    again.into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    let decider = serve(&backend, "decide", "data");
+    follower.until("it has all", |daemon| hits(daemon, &ids) == 400);
+
+    // Everything is, with what it has not read yet.
+    follower.signal("STOP");
+    add(&decider, &ids[400..500]);
+    end(decider);
+    std::fs::remove_dir_all(&folder).unwrap();
+    let decider = serve(&backend, "decide", "data");
+    until("it is written again", || (!segments(&folder).is_empty()).then_some(()));
+    follower.signal("CONT");
+    follower.until("it has all", |daemon| hits(daemon, &ids) == 500);
+    add(&decider, &ids[500..]);
+    follower.until("it has all", |daemon| hits(daemon, &ids) == 600);
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn errors_are_worded_as_clients_expect_them() {
             ("FUNCTION FLUSH x", "-ERR FUNCTION FLUSH only supports SYNC|ASYNC option|"),
             (
                 "FUNCTION FLUSH SYNC SYNC",
-                "-ERR unknown subcommand or wrong number of arguments for 'flush'. Try FUNCTION HELP.|",
+                "-ERR unknown subcommand or wrong number of arguments for 'FLUSH'. Try FUNCTION HELP.|",
             ),
             ("FUNCTION LIST foo", "-ERR Unknown argument foo|"),
             ("FUNCTION LIST LIBRARYNAME", "-ERR library name argument was not given|"),

@@ -144,7 +144,7 @@ struct Gap {
     first: u64,
     last: u64,
     /// The first number that is missing: another segment may have those before it.
-    missing: u64,
+    missing_from: u64,
     /// The days in whose folders they may be.
     days: (Day, Day),
     why: String,
@@ -369,7 +369,9 @@ impl LogFollower {
                 return Ok(());
             }
             let is_listed = log.is_listed;
-            if self.follow_named(node).await? || (!is_listed && self.follow_listed(node).await? > 0)
+            if self.follow_named(node).await?
+                || (!is_listed
+                    && (self.follow_listed(node).await? > 0 || self.follow_longer(node).await?))
             {
                 continue;
             }
@@ -472,9 +474,16 @@ impl LogFollower {
                 | FollowError::Store(CallError::Store(StoreError::NotFound { .. }))),
             ) => {
                 let (first, days) = (key.first_seq, (key.day, key.day));
-                let missing = first.max(begins.unwrap_or(0));
-                gaps.push(Gap { first, last: missing, missing, days, why: why.to_string() });
-                (missing.saturating_add(1), true)
+                let missing_from = first.max(begins.unwrap_or(0));
+                gaps.push(Gap {
+                    first,
+                    last: missing_from,
+                    missing_from,
+                    days,
+                    why: why.to_string(),
+                });
+                // It has at least its first frame.
+                (missing_from.max(first.saturating_add(1)), true)
             }
             Err(other) => return Err(other),
         };

@@ -233,7 +233,7 @@ fn unblock(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<
         [] => {}
         [reason] if is(reason, "TIMEOUT") || is(reason, "ERROR") => {}
         [_] => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
-        _ => return Err(wrong_words("unblock", "CLIENT")),
+        _ => return Err(wrong_words(request[1], "CLIENT")),
     }
     number::<i64>(request[2]).ok_or(NOT_AN_INTEGER)?;
     reply.integer(0);

@@ -65,8 +65,11 @@ fn class(rest: &[u8], byte: u8) -> Option<usize> {
         let literal = usize::from(*first == b'\\' && at + 1 < rest.len());
         let from = rest[at + literal];
         at += literal + 1;
-        // Also up to a bracket: Redis does not take that for the end of the class.
-        if let (Some(b'-'), Some(to)) = (rest.get(at), rest.get(at + 1)) {
+        // Also up to a bracket: Redis does not take that for the end of the class. And not from an
+        // escaped byte.
+        if literal == 0
+            && let (Some(b'-'), Some(to)) = (rest.get(at), rest.get(at + 1))
+        {
             fits |= (from.min(*to)..=from.max(*to)).contains(&byte);
             at += 2;
         } else {
@@ -91,6 +94,7 @@ mod tests {
             ("h[^e]llo", "hallo", "hello"),
             ("h[a-b]llo", "hbllo", "hcllo"),
             ("[a-]*", "^", "b"),
+            ("[\\a-z]", "-", "b"),
             ("a\\*", "a*", "ab"),
             ("[\\]a]", "]", "b"),
             ("[a", "a", "b"),

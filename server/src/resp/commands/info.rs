@@ -54,7 +54,7 @@ const FUNCTION: &[Command] = &[
             [] => {}
             [how] if is(how, "SYNC") || is(how, "ASYNC") => {}
             [_] => return Err("ERR FUNCTION FLUSH only supports SYNC|ASYNC option".into()),
-            _ => return Err(wrong_words("flush", "FUNCTION")),
+            _ => return Err(wrong_words(request[1], "FUNCTION")),
         }
         reply.ok();
         Ok(())
@@ -164,10 +164,11 @@ fn stats_section(session: &Session) -> String {
 fn keyspace_section(session: &Session) -> String {
     let databases = (0..DATABASES).filter_map(|database| {
         let sets = session.live().list(database, session.now);
-        let left = sets.iter().filter_map(|set| set.expires_at());
-        let left: Vec<u64> = left.map(|at| at.saturating_sub(session.now)).collect();
+        let ends = sets.iter().filter_map(|set| set.expires_at());
+        let left: Vec<u64> = ends.map(|end| end.saturating_sub(session.now)).collect();
         let (keys, expires) = (sets.len(), left.len());
-        let avg_ttl = left.iter().sum::<u64>() / expires.max(1) as u64;
+        // Each may be nearly as large as the type.
+        let avg_ttl = left.iter().map(|ms| u128::from(*ms)).sum::<u128>() / expires.max(1) as u128;
         (keys > 0)
             .then(|| format!("db{database}:keys={keys},expires={expires},avg_ttl={avg_ttl}\n"))
     });

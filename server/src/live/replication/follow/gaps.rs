@@ -6,7 +6,7 @@ use std::ops::{Bound, RangeInclusive};
 use bloomsday_common::day::Day;
 use bloomsday_common::key::SegmentKey;
 
-use super::{CallError, FollowError, Gap, LogFollower, RemoteLog, fetch, in_time};
+use super::{CallError, FollowError, Gap, LogFollower, RemoteLog, fetch, from_next, in_time};
 
 impl RemoteLog {
     /// The frames between the last segment and this one, which are not in the store.
@@ -15,11 +15,12 @@ impl RemoteLog {
         let last = key.first_seq - 1;
         let days = (self.last.as_ref().map_or(key.day, |last| last.day), key.day);
         let why = FollowError::Missing { node: key.node, first, last }.to_string();
-        Some(Gap { first, last, missing: first, days, why })
+        Some(Gap { first, last, missing_from: first, days, why })
     }
 
-    /// Whether this is the gap of a damaged segment after which none was read.
-    fn ends_with(&self, gap: &Gap) -> bool {
+    /// Whether this is the gap of a damaged segment after which none was read, so that its last
+    /// number is not known.
+    fn is_at_end(&self, gap: &Gap) -> bool {
         let last = self.last.as_ref().filter(|_| self.is_end_unknown);
         last.is_some_and(|last| last.first_seq == gap.first)
     }
@@ -99,22 +100,26 @@ impl LogFollower {
             let Some(log) = self.logs.get_mut(&node) else { continue };
             for (mut gap, outcome) in tried {
                 for (first, last) in &filled {
-                    if *first <= gap.missing {
-                        gap.missing = gap.missing.max(last.saturating_add(1));
+                    if *first <= gap.missing_from {
+                        gap.missing_from = gap.missing_from.max(last.saturating_add(1));
                     }
                 }
-                if gap.missing > gap.last {
-                    continue;
-                }
-                // Its segment is gone, others have its frames, and the log ended there.
                 let end = log.head.as_ref().map_or(u64::MAX, |head| head.seq);
-                if outcome.is_ok() && log.ends_with(&gap) && gap.missing > end {
-                    (log.next, log.is_end_unknown) = (Some(gap.missing), false);
+                if log.is_at_end(&gap) {
+                    // Without an error its segment was not found. Others have its frames, and the
+                    // log has no more.
+                    if outcome.is_ok() && gap.missing_from > end {
+                        (log.next, log.is_end_unknown) = (Some(gap.missing_from), false);
+                        continue;
+                    }
+                    gap.last = gap.last.max(gap.missing_from);
+                }
+                if gap.missing_from > gap.last {
                     continue;
                 }
                 let why = outcome.err().unwrap_or(FollowError::Missing {
                     node,
-                    first: gap.missing,
+                    first: gap.missing_from,
                     last: gap.last,
                 });
                 log.gaps.push(Gap { why: why.to_string(), ..gap });
@@ -122,7 +127,8 @@ impl LogFollower {
         }
     }
 
-    /// Applies the segments that begin in a gap, and notes the first and the last frame of each.
+    /// Applies the segments that have frames of a gap, and notes the first and the last frame of
+    /// each.
     async fn fill(
         &mut self,
         node: u64,
@@ -131,10 +137,14 @@ impl LogFollower {
     ) -> Result<(), FollowError> {
         for day in gap.days.0.through(gap.days.1) {
             let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
-            let inside = |key: &SegmentKey| (gap.first..=gap.last).contains(&key.first_seq);
-            for (key, _) in listed.into_iter().filter(|(key, _)| inside(key)) {
-                let bytes = fetch(&self.store, &key).await?;
-                let last = self.apply(&key, &bytes, 0, true).await?;
+            let keys = from_next(listed, gap.first).into_iter().map(|(key, _)| key);
+            for key in keys.take_while(|key| key.first_seq <= gap.last) {
+                let last = match self.apply_again(&key, gap.missing_from, true).await {
+                    Ok(last) => last,
+                    // It has a gap of its own, if it was not read.
+                    Err(_) if key.first_seq < gap.first => continue,
+                    Err(error) => return Err(error),
+                };
                 filled.push((key.first_seq, last));
                 if let Some(log) = self.logs.get_mut(&node)
                     && log.is_end_unknown
@@ -145,5 +155,38 @@ impl LogFollower {
             }
         }
         Ok(())
+    }
+
+    /// Reads the next frames of a log from a segment that begins before them: a server that writes
+    /// its log again may do so in longer segments. Returns whether there was one.
+    pub(super) async fn follow_longer(&mut self, node: u64) -> Result<bool, FollowError> {
+        let log = &self.logs[&node];
+        let (Some(next), Some(last), false) = (log.next, &log.last, log.is_end_unknown) else {
+            return Ok(false);
+        };
+        let days = self.days();
+        for day in last.day.max(*days.start()).through(*days.end()) {
+            let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
+            let key = from_next(listed, next).into_iter().map(|(key, _)| key).next();
+            let Some(key) = key.filter(|key| key.first_seq < next) else { continue };
+            // One that is damaged was named when it was read.
+            let Ok(last) = self.apply_again(&key, next, false).await else { continue };
+            if let Some(log) = self.logs.get_mut(&node).filter(|_| last >= next) {
+                log.next = Some(last.saturating_add(1));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Applies a segment's frames from a number on. Returns the number of the last one.
+    async fn apply_again(
+        &mut self,
+        key: &SegmentKey,
+        from: u64,
+        is_late: bool,
+    ) -> Result<u64, FollowError> {
+        let bytes = fetch(&self.store, key).await?;
+        self.apply(key, &bytes, from, is_late).await
     }
 }
