@@ -127,8 +127,8 @@ impl LogFollower {
         }
     }
 
-    /// Applies the segments that have frames of a gap, and notes the first and the last frame of
-    /// each.
+    /// Applies the segments that begin in a gap, and the one before them, which may be longer than
+    /// it was. Notes the first and the last frame of each.
     async fn fill(
         &mut self,
         node: u64,
@@ -137,7 +137,8 @@ impl LogFollower {
     ) -> Result<(), FollowError> {
         for day in gap.days.0.through(gap.days.1) {
             let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
-            let keys = from_next(listed, gap.first).into_iter().map(|(key, _)| key);
+            let before = gap.first.saturating_sub(1);
+            let keys = from_next(listed, before).into_iter().map(|(key, _)| key);
             for key in keys.take_while(|key| key.first_seq <= gap.last) {
                 let last = match self.apply_again(&key, gap.missing_from, true).await {
                     Ok(last) => last,
