@@ -259,7 +259,7 @@ pub(crate) fn thousands(n: u64) -> String {
     groups.join(",")
 }
 
-/// A share in percent, for people; one that would be shown as zero, but is not, as a power of ten.
+/// A share in percent, for people. One that would round to zero is a power of ten.
 pub(crate) fn small_share(share: f64) -> String {
     let percent = share * 100.0;
     if percent == 0.0 || percent >= 0.0001 {
