@@ -163,6 +163,11 @@ fn end(server: Daemon) {
     assert_eq!(server.wait(), 0);
 }
 
+/// The number of the log that a segment is of: the name of its head.
+fn node_of(segment: &Path) -> &str {
+    segment.file_name().unwrap().to_str().unwrap().split('-').next().unwrap()
+}
+
 fn damage(segment: &Path) {
     let mut bytes = std::fs::read(segment).unwrap();
     bytes[100] ^= 1;
@@ -220,7 +225,7 @@ fn a_damaged_segment_whose_frames_another_one_has_stops_nobody() {
     standby.until("it misses both", |daemon| hits(daemon, &ids) == 300);
 
     // As docs/live.md says. What is written in place of the first one has the frames of all.
-    let node = files[1].file_name().unwrap().to_str().unwrap().split('-').next().unwrap();
+    let node = node_of(&files[1]);
     let delete = |segments: &[&PathBuf]| {
         segments.iter().for_each(|path| std::fs::remove_file(path).unwrap());
         std::fs::remove_file(folder.join("heads").join(node)).unwrap();
@@ -272,7 +277,7 @@ fn a_log_that_is_written_again_in_longer_segments_is_read_on() {
     follower.until("it misses one", |daemon| hits(daemon, &ids) == 300);
 
     // Its neighbour was read, and is written again: with the frames of the damaged one.
-    let node = files[2].file_name().unwrap().to_str().unwrap().split('-').next().unwrap();
+    let node = node_of(&files[2]);
     let again = [&files[2], &folder.join("heads").join(node)];
     again.into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
     let decider = serve(&backend, "decide", "data");
@@ -311,7 +316,7 @@ fn a_server_that_cannot_read_what_others_added_does_not_decide_and_says_why() {
     // Without the head of that log, a new start does not know of it.
     drop(standby);
     let heads = Path::new(&backend.store).join("rt/live/heads");
-    let node = damaged.file_name().unwrap().to_str().unwrap().split('-').next().unwrap();
+    let node = node_of(damaged);
     let head = std::fs::read(heads.join(node)).unwrap();
     std::fs::remove_file(heads.join(node)).unwrap();
     let standby = serve(&backend, "standby", "third");
