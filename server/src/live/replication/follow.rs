@@ -4,6 +4,7 @@
 //! A segment that is damaged or missing is named in the status and looked for again; what follows
 //! it is read all the same, because adds are a union. The lag grows until nothing is missing.
 
+mod frames;
 mod gaps;
 mod late;
 mod receive;
@@ -37,6 +38,7 @@ use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
 use crate::live::set::{LateDeletions, LiveSet, MAX_CLOCK_SKEW_MS, SetError};
 use crate::live::stream::{Entry, FromEngine};
+use frames::{Gap, ReadFrames};
 
 /// How often the heads are read.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,8 +46,9 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 const LIST_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest pause after failures; it doubles from [`FOLLOW_INTERVAL`].
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// The most gaps of a filter that are remembered; with more, a log is not read on.
-const MAX_GAPS: usize = 64;
+/// The most segments of a filter that cannot be used, or are missing, and are remembered; with
+/// more, a log is not read on.
+const MAX_PROBLEMS: usize = 64;
 /// How long IDs that came only by the engine are kept from being dropped, after their server last
 /// wrote to the store. The engine does not keep them longer, either.
 const MAX_AHEAD: Duration = Duration::from_secs(10 * 60);
@@ -117,12 +120,9 @@ struct RemoteLog {
     head: Option<Head>,
     /// The tag of that head in the store.
     tag: Option<String>,
+    frames: ReadFrames,
     /// The last segment that was read or named as damaged.
     last: Option<SegmentKey>,
-    /// The number of the next frame; unknown before the first segment.
-    next: Option<u64>,
-    /// Whether the segment before is damaged, so that nobody knows where it ends.
-    is_end_unknown: bool,
     /// The time of its newest frame.
     newest_ms: u64,
     /// By day, the number of the first frame that was applied.
@@ -131,23 +131,10 @@ struct RemoteLog {
     is_clock_ahead: bool,
     /// Whether the engine lacks frames of it that are not in the store, either.
     is_broken_in_engine: bool,
-    gaps: Vec<Gap>,
     /// The epoch in which it was read beyond its head.
     read_beyond_head_in: LeaseEpoch,
     /// Whether a listing since the last change of the head had nothing more.
     is_listed: bool,
-}
-
-/// Frames that could not be read.
-struct Gap {
-    /// The first number, and the last one if it is known.
-    first: u64,
-    last: u64,
-    /// The first number that is missing: another segment may have those before it.
-    missing_from: u64,
-    /// The days in whose folders they may be.
-    days: (Day, Day),
-    why: String,
 }
 
 /// Why something was not read.
@@ -169,6 +156,18 @@ enum FollowError {
     Memory,
     #[error("cannot read the log of this server: {0}")]
     OwnLog(String),
+}
+
+impl FollowError {
+    /// Whether a segment cannot be used, which stops no other.
+    fn is_of_segment(&self) -> bool {
+        let is_gone = |error: &_| matches!(error, CallError::Store(StoreError::NotFound { .. }));
+        match self {
+            FollowError::Damaged { .. } => true,
+            FollowError::Store(error) => is_gone(error),
+            _ => false,
+        }
+    }
 }
 
 impl LogFollower {
@@ -289,12 +288,8 @@ impl LogFollower {
         if !matches!(failed, Some(FollowError::Store(_))) {
             self.access.note_logs_read();
         }
-        let gap = self.logs.values().flat_map(|log| &log.gaps).next().map(|gap| gap.why.clone());
-        match (failed, gap) {
-            (Some(error), _) => Err(error),
-            (None, Some(why)) => Err(FollowError::Incomplete(why)),
-            (None, None) => Ok(self.through_ms()),
-        }
+        let gap = || self.logs.iter().find_map(|(node, log)| log.first_gap(*node));
+        failed.or_else(gap).map_or_else(|| Ok(self.through_ms()), Err)
     }
 
     /// Looks for new logs, forgets those that are gone, and notes who decides.
@@ -314,7 +309,7 @@ impl LogFollower {
             log.applied = log.applied.split_off(&since);
             listed.contains(node)
                 || ahead.contains_key(node)
-                || !log.gaps.is_empty()
+                || log.frames.problems(log.shipped()) > 0
                 || log.is_broken_in_engine
                 || !log.applied.is_empty()
         });
@@ -364,8 +359,8 @@ impl LogFollower {
     async fn follow_head(&mut self, node: u64) -> Result<(), FollowError> {
         loop {
             let Some(log) = self.logs.get(&node) else { return Ok(()) };
-            let Some(seq) = log.head.as_ref().map(|head| head.seq) else { return Ok(()) };
-            if log.next.is_some_and(|next| next > seq) {
+            let last = log.shipped();
+            if log.head.is_none() || log.frames.next().is_some_and(|next| next > last) {
                 return Ok(());
             }
             let is_listed = log.is_listed;
@@ -375,17 +370,13 @@ impl LogFollower {
             {
                 continue;
             }
+            let until = *self.days().end();
             let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
             log.is_listed = true;
-            return match log.next {
-                // All that there is, is older than what is followed.
-                None => {
-                    log.next = Some(seq.saturating_add(1));
-                    Ok(())
-                }
-                Some(_) if log.is_end_unknown => Ok(()),
-                Some(first) => Err(FollowError::Missing { node, first, last: seq }),
-            };
+            // All that there is, is older than what is followed.
+            log.frames.begin_at(last.saturating_add(1), until);
+            let end = log.frames.end(last, until).filter(|_| !log.frames.is_end_unknown());
+            return end.map_or(Ok(()), |gap| Err(gap_error(node, gap)));
         }
     }
 
@@ -416,10 +407,13 @@ impl LogFollower {
     /// the last one: mostly it is. Returns whether there is such a segment.
     async fn follow_named(&mut self, node: u64) -> Result<bool, FollowError> {
         let log = &self.logs[&node];
-        let (Some(next), Some(last), false) = (log.next, &log.last, log.is_end_unknown) else {
+        let (Some(first_seq), Some(last)) = (log.frames.next(), log.last.clone()) else {
             return Ok(false);
         };
-        let key = SegmentKey { first_seq: next, ..last.clone() };
+        if log.frames.is_end_unknown() {
+            return Ok(false);
+        }
+        let key = SegmentKey { first_seq, ..last };
         match fetch(&self.store, &key).await {
             Ok(bytes) => self.take(key, Ok(bytes)).await.map(|()| true),
             Err(FollowError::Store(CallError::Store(StoreError::NotFound { .. }))) => Ok(false),
@@ -436,7 +430,7 @@ impl LogFollower {
         for day in first.through(*days.end()) {
             let after = last.as_ref();
             let keys = in_time(self.store.segments_of(&self.filter, day, node, after)).await?;
-            let keys = from_next(keys, self.logs[&node].next.unwrap_or(0));
+            let keys = from_next(keys, self.logs[&node].frames.next().unwrap_or(0));
             many += keys.len();
             let mut fetched = pin!(fetch_all(&self.store, keys, MAX_CONCURRENT_FETCHES));
             while let Some((key, bytes)) = in_time(async { Ok(fetched.next().await) }).await? {
@@ -459,80 +453,70 @@ impl LogFollower {
         key: SegmentKey,
         bytes: Result<Bytes, FollowError>,
     ) -> Result<(), FollowError> {
-        self.end_gap(&key);
-        let log = &self.logs[&key.node];
-        let begins = log.next.filter(|_| !log.is_end_unknown);
-        let mut gaps: Vec<Gap> = log.gap_before(&key).into_iter().collect();
+        let known: usize = self.logs.values().map(|log| log.frames.problems(log.shipped())).sum();
+        let log = self.logs.entry(key.node).or_default();
+        let next = log.frames.next().filter(|next| *next < key.first_seq);
+        let missing = next.filter(|_| !log.frames.is_end_unknown());
         let read = match bytes {
-            Ok(bytes) => self.apply(&key, &bytes, begins.unwrap_or(0), false).await,
+            _ if known >= MAX_PROBLEMS && missing.is_some() => Err(too_many(known)),
+            Ok(bytes) => self.apply(&key, &bytes).await,
             Err(error) => Err(error),
         };
-        let (next, is_end_unknown) = match read {
-            Ok(last) => (last.saturating_add(1), false),
-            Err(
-                why @ (FollowError::Damaged { .. }
-                | FollowError::Store(CallError::Store(StoreError::NotFound { .. }))),
-            ) => {
-                let (first, days) = (key.first_seq, (key.day, key.day));
-                let missing_from = first.max(begins.unwrap_or(0));
-                gaps.push(Gap {
-                    first,
-                    last: missing_from,
-                    missing_from,
-                    days,
-                    why: why.to_string(),
-                });
-                // It has at least its first frame.
-                (missing_from.max(first.saturating_add(1)), true)
-            }
-            Err(other) => return Err(other),
-        };
-        let known: usize = self.logs.values().map(|log| log.gaps.len()).sum();
-        if known + gaps.len() > MAX_GAPS {
-            return Err(FollowError::Incomplete(format!(
-                "{known} segments cannot be used: see the log"
-            )));
+        match read {
+            Ok(_) => {}
+            Err(why) if !why.is_of_segment() => return Err(why),
+            Err(_) if known >= MAX_PROBLEMS => return Err(too_many(known)),
+            Err(why) => self.note_unusable(&key, &why),
         }
-        gaps.iter().for_each(|gap| tracing::warn!(filter = %self.filter, "{}", gap.why));
+        if let Some(first) = missing {
+            let why = FollowError::Missing { node: key.node, first, last: key.first_seq - 1 };
+            tracing::warn!(filter = %self.filter, "{why}");
+        }
         if let Some(log) = self.logs.get_mut(&key.node) {
-            log.gaps.extend(gaps);
-            log.next = Some(log.next.unwrap_or(0).max(next));
-            (log.last, log.is_end_unknown) = (Some(key), is_end_unknown);
+            log.last = Some(key);
         }
         self.bound_late_deletions().await
     }
 
-    /// Applies a segment's frames from a number on. Returns the number of the last one.
-    async fn apply(
-        &mut self,
-        key: &SegmentKey,
-        bytes: &[u8],
-        from: u64,
-        is_late: bool,
-    ) -> Result<u64, FollowError> {
+    /// Applies the frames of a segment that were not read. Returns whether there were any.
+    async fn apply(&mut self, key: &SegmentKey, bytes: &[u8]) -> Result<bool, FollowError> {
         let frames = Frames::of_named(key, bytes);
         let (header, frames) = frames.map_err(|bad| damaged(key, &bad))?;
         let others = self.logs.iter().filter(|(node, _)| **node != key.node);
         let newest = others.map(|(_, log)| log.newest_ms).max().unwrap_or(0);
         let (now, late_before) = (self.clock.now_ms(), newest.max(self.late_before_ms));
-        let mut last = header.first_seq;
+        let (mut last, mut is_any_new) = (header.first_seq, false);
         let log = self.logs.entry(key.node).or_default();
+        let next = log.frames.next().unwrap_or(0);
         for frame in frames.map_while(Result::ok) {
             last = frame.seq;
             log.newest_ms = log.newest_ms.max(frame.ms);
-            if frame.seq >= from {
+            if !log.frames.has(frame.seq) {
+                is_any_new = true;
                 let first = log.applied.entry(Day::at_unix_ms(frame.ms)).or_insert(frame.seq);
                 *first = frame.seq.min(*first);
-                self.set.apply(now, &frame, is_late || frame.ms < late_before).map_err(refused)?;
+                let is_late = frame.seq < next || frame.ms < late_before;
+                self.set.apply(now, &frame, is_late).map_err(refused)?;
             }
         }
+        log.frames.add(header.first_seq..=last, key.day);
         log.warn_if_clock_is_ahead(&self.filter, key.node, now);
         self.access.count_segment();
-        Ok(last)
+        Ok(is_any_new)
     }
 }
 
 impl RemoteLog {
+    /// The number of the last frame that the store has, as far as is known.
+    fn shipped(&self) -> u64 {
+        self.head.as_ref().map_or(0, |head| head.seq)
+    }
+
+    /// What is missing of it: the first of the gaps.
+    fn first_gap(&self, node: u64) -> Option<FollowError> {
+        self.frames.gaps(self.shipped()).into_iter().next().map(|gap| gap_error(node, gap))
+    }
+
     /// Says once that its times are too far ahead for a server that takes over: of one ID the later
     /// change counts.
     fn warn_if_clock_is_ahead(&mut self, filter: &FilterName, node: u64, now: u64) {
@@ -558,6 +542,7 @@ async fn next_entry(entries: &mut Option<mpsc::Receiver<FromEngine>>) -> Option<
 
 /// Segments without those at the beginning whose frames are all before a number.
 fn from_next(mut keys: Vec<(SegmentKey, u64)>, next: u64) -> Vec<(SegmentKey, u64)> {
+    keys.sort_by_key(|(key, _)| (key.first_seq, key.epoch));
     let after = keys.partition_point(|(key, _)| key.first_seq <= next);
     keys.drain(..after.saturating_sub(1));
     keys
@@ -585,7 +570,19 @@ fn not_fetched(key: &SegmentKey, error: StoreError) -> FollowError {
     }
 }
 
+fn gap_error(node: u64, gap: Gap) -> FollowError {
+    let Gap { first, last, why, .. } = gap;
+    why.map_or(FollowError::Missing { node, first, last }, FollowError::Incomplete)
+}
+
+fn too_many(known: usize) -> FollowError {
+    FollowError::Incomplete(format!("{known} segments cannot be used: see the log"))
+}
+
 /// The error of a segment that cannot be used.
 fn damaged(key: &SegmentKey, why: &dyn Display) -> FollowError {
     FollowError::Damaged { segment: key.to_string(), why: why.to_string() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,25 +6,10 @@ use std::ops::{Bound, RangeInclusive};
 use bloomsday_common::day::Day;
 use bloomsday_common::key::SegmentKey;
 
-use super::{CallError, FollowError, Gap, LogFollower, RemoteLog, fetch, from_next, in_time};
+use super::frames::Gap;
+use super::{CallError, FollowError, LogFollower, RemoteLog, fetch, from_next, gap_error, in_time};
 
 impl RemoteLog {
-    /// The frames between the last segment and this one, which are not in the store.
-    pub(super) fn gap_before(&self, key: &SegmentKey) -> Option<Gap> {
-        let first = self.next.filter(|next| !self.is_end_unknown && *next < key.first_seq)?;
-        let last = key.first_seq - 1;
-        let days = (self.last.as_ref().map_or(key.day, |last| last.day), key.day);
-        let why = FollowError::Missing { node: key.node, first, last }.to_string();
-        Some(Gap { first, last, missing_from: first, days, why })
-    }
-
-    /// Whether this is the gap of a damaged segment after which none was read, so that its last
-    /// number is not known.
-    fn is_at_end(&self, gap: &Gap) -> bool {
-        let last = self.last.as_ref().filter(|_| self.is_end_unknown);
-        last.is_some_and(|last| last.first_seq == gap.first)
-    }
-
     /// Checks that these segments, of each the number of its first and its last frame, are all that
     /// the log has in the store of these days, as far as is known.
     pub(super) fn check_all(
@@ -33,8 +18,9 @@ impl RemoteLog {
         days: RangeInclusive<Day>,
         mut segments: Vec<(u64, u64)>,
     ) -> Result<(), FollowError> {
-        if let Some(gap) = self.gaps.iter().find(|gap| gap.days.1 >= *days.start()) {
-            return Err(FollowError::Incomplete(gap.why.clone()));
+        let mut gaps = self.frames.gaps(self.shipped()).into_iter();
+        if let Some(gap) = gaps.find(|gap| gap.days.1 >= *days.start()) {
+            return Err(gap_error(node, gap));
         }
         // What came by an engine need not be there yet.
         let Some(head) = &self.head else { return Ok(()) };
@@ -60,134 +46,69 @@ impl RemoteLog {
 }
 
 impl LogFollower {
-    /// Where the gap of a damaged segment ends is known when the next segment is.
-    pub(super) fn end_gap(&mut self, next: &SegmentKey) {
-        let Some(log) = self.logs.get_mut(&next.node).filter(|log| log.is_end_unknown) else {
-            return;
-        };
-        let first = log.last.as_ref().map(|last| last.first_seq);
-        if let Some(gap) = log.gaps.iter_mut().find(|gap| Some(gap.first) == first) {
-            (gap.last, gap.days.1) = (next.first_seq.saturating_sub(1).max(gap.first), next.day);
-        }
-    }
-
     /// Looks again for what could not be read. Whatever waits for a gap, late deletions too, ends
     /// when it is filled; so nothing stops this.
     pub(super) async fn fill_gaps(&mut self) {
-        let first_day = *self.days().start();
-        let nodes: Vec<u64> = self.logs.keys().copied().collect();
-        // Each other gap would wait as long.
-        let mut is_slow = false;
-        for node in nodes {
-            let Some(log) = self.logs.get_mut(&node) else { continue };
-            let (mut tried, mut filled) = (Vec::new(), Vec::new());
-            for gap in std::mem::take(&mut log.gaps) {
-                // Old segments may be pruned.
-                if gap.days.1 < first_day {
-                    continue;
-                }
-                let outcome = if is_slow {
-                    Err(CallError::Slow.into())
-                } else {
-                    self.fill(node, &gap, &mut filled).await
-                };
-                is_slow |= matches!(outcome, Err(FollowError::Store(CallError::Slow)));
-                tried.push((gap, outcome));
+        let since = *self.days().start();
+        let gaps_of = |(node, log): (&u64, &mut RemoteLog)| {
+            let gaps = log.frames.gaps_since(since, log.shipped());
+            gaps.into_iter().map(|gap| (*node, gap)).collect::<Vec<_>>()
+        };
+        let gaps: Vec<(u64, Gap)> = self.logs.iter_mut().flat_map(gaps_of).collect();
+        for (node, gap) in gaps {
+            // Each other gap would wait as long.
+            if let Err(FollowError::Store(CallError::Slow)) = self.fill(node, &gap).await {
+                return;
             }
-            // A server that writes its log again may do so in longer segments, which begin in one
-            // gap and have frames of the next.
-            filled.sort_unstable();
-            let Some(log) = self.logs.get_mut(&node) else { continue };
-            for (mut gap, outcome) in tried {
-                for (first, last) in &filled {
-                    if *first <= gap.missing_from {
-                        gap.missing_from = gap.missing_from.max(last.saturating_add(1));
-                    }
-                }
-                let end = log.head.as_ref().map_or(u64::MAX, |head| head.seq);
-                if log.is_at_end(&gap) {
-                    // Without an error its segment was not found. Others have its frames, and the
-                    // log has no more.
-                    if outcome.is_ok() && gap.missing_from > end {
-                        (log.next, log.is_end_unknown) = (Some(gap.missing_from), false);
-                        continue;
-                    }
-                    gap.last = gap.last.max(gap.missing_from);
-                }
-                if gap.missing_from > gap.last {
-                    continue;
-                }
-                let why = outcome.err().unwrap_or(FollowError::Missing {
-                    node,
-                    first: gap.missing_from,
-                    last: gap.last,
-                });
-                log.gaps.push(Gap { why: why.to_string(), ..gap });
-            }
+        }
+    }
+
+    /// Reads the frames after the last one from a segment that begins before them: a server that
+    /// writes its log again may do so in longer segments. Returns whether there was one.
+    pub(super) async fn follow_longer(&mut self, node: u64) -> Result<bool, FollowError> {
+        let log = &self.logs[&node];
+        let end = log.frames.end(log.shipped(), *self.days().end());
+        match end.filter(|_| !log.frames.is_end_unknown()) {
+            Some(gap) => self.fill(node, &gap).await,
+            None => Ok(false),
         }
     }
 
     /// Applies the segments that begin in a gap, and the one before them, which may be longer than
-    /// it was. Notes the first and the last frame of each.
-    async fn fill(
-        &mut self,
-        node: u64,
-        gap: &Gap,
-        filled: &mut Vec<(u64, u64)>,
-    ) -> Result<(), FollowError> {
+    /// it was. Returns whether they had a frame that was not read.
+    async fn fill(&mut self, node: u64, gap: &Gap) -> Result<bool, FollowError> {
+        let (mut is_any_new, mut unusable) = (false, Vec::new());
         for day in gap.days.0.through(gap.days.1) {
             let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
-            let before = gap.first.saturating_sub(1);
-            let keys = from_next(listed, before).into_iter().map(|(key, _)| key);
-            for key in keys.take_while(|key| key.first_seq <= gap.last) {
-                let last = match self.apply_again(&key, gap.missing_from, true).await {
-                    Ok(last) => last,
-                    // It has a gap of its own, if it was not read.
-                    Err(_) if key.first_seq < gap.first => continue,
-                    Err(error) => return Err(error),
-                };
-                filled.push((key.first_seq, last));
-                if let Some(log) = self.logs.get_mut(&node)
-                    && log.is_end_unknown
-                    && log.last.as_ref() == Some(&key)
-                {
-                    (log.next, log.is_end_unknown) = (Some(last.saturating_add(1)), false);
+            let keys = from_next(listed, gap.first.saturating_sub(1)).into_iter();
+            let keys = keys.map(|(key, _)| key).take_while(|key| key.first_seq <= gap.last);
+            for key in keys {
+                match self.fetch_and_apply(&key).await {
+                    Ok(is_new) => is_any_new |= is_new,
+                    Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
+                    Err(why) => {
+                        unusable.push(key.first_seq);
+                        self.note_unusable(&key, &why);
+                    }
                 }
             }
         }
-        Ok(())
-    }
-
-    /// Reads the next frames of a log from a segment that begins before them: a server that writes
-    /// its log again may do so in longer segments. Returns whether there was one.
-    pub(super) async fn follow_longer(&mut self, node: u64) -> Result<bool, FollowError> {
-        let log = &self.logs[&node];
-        let (Some(next), Some(last), false) = (log.next, &log.last, log.is_end_unknown) else {
-            return Ok(false);
-        };
-        let days = self.days();
-        for day in last.day.max(*days.start()).through(*days.end()) {
-            let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
-            let key = from_next(listed, next).into_iter().map(|(key, _)| key).next();
-            let Some(key) = key.filter(|key| key.first_seq < next) else { continue };
-            // One that is damaged was named when it was read.
-            let Ok(last) = self.apply_again(&key, next, false).await else { continue };
-            if let Some(log) = self.logs.get_mut(&node).filter(|_| last >= next) {
-                log.next = Some(last.saturating_add(1));
-                return Ok(true);
-            }
+        if let Some(log) = self.logs.get_mut(&node) {
+            log.frames.keep_unusable(gap, &unusable);
         }
-        Ok(false)
+        Ok(is_any_new)
     }
 
-    /// Applies a segment's frames from a number on. Returns the number of the last one.
-    async fn apply_again(
-        &mut self,
-        key: &SegmentKey,
-        from: u64,
-        is_late: bool,
-    ) -> Result<u64, FollowError> {
+    async fn fetch_and_apply(&mut self, key: &SegmentKey) -> Result<bool, FollowError> {
         let bytes = fetch(&self.store, key).await?;
-        self.apply(key, &bytes, from, is_late).await
+        self.apply(key, &bytes).await
+    }
+
+    /// Remembers that a segment cannot be used, and logs it the first time.
+    pub(super) fn note_unusable(&mut self, key: &SegmentKey, why: &FollowError) {
+        let log = self.logs.entry(key.node).or_default();
+        if log.frames.add_unusable(key.first_seq, key.day, why.to_string()) {
+            tracing::warn!(filter = %self.filter, "{why}");
+        }
     }
 }

@@ -91,12 +91,13 @@ impl LogFollower {
             return Err(damaged("it is of another filter".into()));
         }
         let log = self.logs.entry(header.node).or_default();
-        // The first frame of a log is its first sight: nothing was before it.
-        let next = log.next.or((header.first_seq == 1 && log.head.is_none()).then_some(1));
-        if log.is_end_unknown {
+        if log.frames.is_end_unknown() {
             return Ok(Received::Applied);
         }
-        let Some(next) = next.filter(|next| header.first_seq <= *next) else {
+        // The first frame of a log is its first sight: nothing was before it.
+        let begin = (header.first_seq == 1 && log.head.is_none()).then_some(1);
+        let Some(next) = log.frames.next().or(begin).filter(|next| header.first_seq <= *next)
+        else {
             return Ok(Received::OutOfOrder(header.node));
         };
         log.is_broken_in_engine = false;
@@ -111,10 +112,7 @@ impl LogFollower {
             (ahead.last, ahead.moved) = (ahead.last.max(last), moved);
             self.note_what_is_stored();
         }
-        let last = self.apply(&key, bytes, next, false).await?;
-        if let Some(log) = self.logs.get_mut(&header.node) {
-            log.next = Some(next.max(last.saturating_add(1)));
-        }
+        self.apply(&key, bytes).await?;
         // This entry is applied. If they cannot be settled now, the end of a round says why.
         let _ = self.bound_late_deletions().await;
         Ok(Received::Applied)
