@@ -27,7 +27,7 @@ use bloomsday_common::store::Store;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
 use self::input::{Reason, Waits};
@@ -133,6 +133,7 @@ impl Schedule {
         let names = self.filters(settings)?;
         let store = settings.store_to_write(self.dry_run)?;
         let one_build = Arc::new(Semaphore::new(1));
+        let busy = watch::Sender::new(0);
         let runners = names.into_iter().map(|filter| {
             Ok(Runner {
                 rules: settings.rules(&filter)?,
@@ -150,6 +151,8 @@ impl Schedule {
                 metrics: metrics.clone(),
                 metrics_file: self.metrics_file.clone(),
                 one_build: one_build.clone(),
+                busy: Some(Busy::new(&busy)),
+                busy_runners: busy.clone(),
                 output: output.clone(),
             })
         });
@@ -201,12 +204,32 @@ struct Runner {
     metrics: Metrics,
     metrics_file: Option<PathBuf>,
     one_build: Arc<Semaphore>,
+    /// While it has something to do.
+    busy: Option<Busy>,
+    /// How many runners have.
+    busy_runners: watch::Sender<usize>,
     output: Output,
 }
 
+/// One more of a number, for as long as it lives.
+struct Busy(watch::Sender<usize>);
+
+impl Busy {
+    fn new(count: &watch::Sender<usize>) -> Busy {
+        count.send_modify(|count| *count += 1);
+        Busy(count.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
 impl Runner {
-    /// Acts when something is due. With `once`, returns when nothing is left to do now, with the
-    /// exit status of that state.
+    /// Acts when something is due. With `once`, returns when nothing is left to do now, for no
+    /// filter, with the exit status of that state.
     async fn run(mut self, once: bool) -> u8 {
         let mut worst = 0;
         // An input that keeps changing is left to the next run.
@@ -235,6 +258,9 @@ impl Runner {
             let Some(pause) = pause else { continue };
             let now = Timestamp::now();
             if once && !(self.is_settling() && now < settled_by) {
+                if !self.others_end_within(pause.min(MAX_SLEEP)).await {
+                    continue;
+                }
                 for day in self.pending(now) {
                     let why =
                         self.waits_for(day).map_or("its input was not checked".into(), |w| w.why);
@@ -245,6 +271,21 @@ impl Runner {
             }
             tokio::time::sleep(pause.min(MAX_SLEEP)).await;
         }
+    }
+
+    /// Whether no filter has anything to do before this time is over. The build of another one may
+    /// take hours, in which this one may become due.
+    async fn others_end_within(&mut self, pause: Duration) -> bool {
+        self.busy = None;
+        let mut count = self.busy_runners.subscribe();
+        let ended = tokio::select! {
+            _ = count.wait_for(|count| *count == 0) => true,
+            () = self.updating_metrics(tokio::time::sleep(pause)) => false,
+        };
+        if !ended {
+            self.busy = Some(Busy::new(&self.busy_runners));
+        }
+        ended
     }
 
     /// Does the next action.

@@ -98,6 +98,34 @@ fn files_without_a_marker_are_built_once_they_hold_still() {
     assert_eq!(report["outcome"], "published");
 }
 
+/// The files of one settle for a while; the other's come then.
+#[test]
+fn a_filter_whose_files_come_while_another_one_has_work_is_built_in_the_same_run() {
+    let backend = Backend::local();
+    let folder = backend.folder.path();
+    let second = format!(
+        "catch_up_days = 0\nsettle = \"3s\"\n[filters.second]\ninput = \"{}/in2/dt={{day}}/\"\ncolumn = \"device_id\"\n\
+         schedule = \"0 0 * * *\"\nmarker = \"_SUCCESS\"\nsettle = \"0s\"\ncatch_up_days = 0\n",
+        folder.display()
+    );
+    configure(&backend, &second);
+    input(&backend, 1, 1_000, false);
+    let late = folder.join(format!("in2/dt={}", today().minus(1)));
+    write_users(&late.join("part-0.parquet"), 0..1_000);
+    let mut command = run(&backend, &["schedule", "--once"]).into_command();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stderr.as_mut().unwrap()).lines().map_while(Result::ok);
+    let waits = said.into_iter().find(|line| line.contains("not ready yet: `_SUCCESS`"));
+    assert!(waits.is_some(), "it does not wait for the second");
+    std::fs::write(late.join("_SUCCESS"), b"").unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+    for filter in ["rt", "second"] {
+        assert_eq!(run(&backend, &["status", filter]).run().expect(0).json()["state"], "ok");
+    }
+}
+
 #[test]
 fn a_marker_is_enough_without_any_time_to_settle() {
     let backend = Backend::local();
