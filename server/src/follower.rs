@@ -271,7 +271,8 @@ impl Follower {
         self.set_has_no_day(false);
         // An operator's reload retries rejected blobs of older days, too: they are used while
         // no filter is loaded.
-        match self.state.next(&followed, flags.requested) {
+        let retry = flags.requested || self.is_uploaded_again(loader, &followed).await;
+        match self.state.next(&followed, retry) {
             Next::Stay => {
                 self.guard.release();
                 Attempt::Done(match rejected_newer {
@@ -289,6 +290,15 @@ impl Follower {
                 self.load_or_try_older(loader, flags, followed, older, rejected_newer).await
             }
         }
+    }
+
+    /// Whether a rejected blob was uploaded again, at its own key.
+    async fn is_uploaded_again(&self, loader: &Loader, followed: &Followed) -> bool {
+        if !self.state.is_rejected(followed) {
+            return false;
+        }
+        let upload = loader.upload_of(&followed.blob).await;
+        self.state.is_uploaded_again(followed, upload.as_deref())
     }
 
     /// Why pin and pointers name no blob. A hold that is over ends if the store itself says so.
@@ -333,7 +343,8 @@ impl Follower {
             Err(error) => error,
         };
         if let LoadError::Permanent(why) = &error {
-            self.state.rejected(&followed, why);
+            let upload = loader.upload_of(&followed.blob).await;
+            self.state.rejected(&followed, why, upload);
         }
         let may_try_older = !self.served.is_loaded() && !older.is_empty();
         match error {

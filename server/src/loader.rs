@@ -12,7 +12,7 @@ use bloomsday_common::blob::{self, RawBlob};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::{Error, Kind};
 use bloomsday_common::id_form::IdForm;
-use bloomsday_common::key::FilterName;
+use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::Followed;
 use bloomsday_common::remedy::Remedy;
@@ -33,6 +33,8 @@ const MAX_ATTEMPTS: u32 = 4;
 /// The pause before the first retry, and the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// The longest time for a look at an object.
+const MAX_LOOK: Duration = Duration::from_secs(10);
 
 /// Why a blob was not loaded.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ pub(crate) enum LoadError {
     Missing(String),
     /// The next poll may succeed.
     Transient(String),
-    /// The bytes are wrong: the blob is not fetched again until something changes.
+    /// The bytes are wrong: the blob is not fetched again until it or its record changes.
     Permanent(String),
 }
 
@@ -135,6 +137,12 @@ impl Loader {
                 Err(LoadError::Transient(format!("{blob} did not arrive within {seconds} s")))
             }
         }
+    }
+
+    /// Which upload of a blob is in the store, if it says so soon.
+    pub(crate) async fn upload_of(&self, blob: &BlobKey) -> Option<String> {
+        let deadline = self.deadline.min(MAX_LOOK);
+        tokio::time::timeout(deadline, self.store.upload_of(blob)).await.ok()?.ok()
     }
 
     async fn load_with_retries(

@@ -50,8 +50,14 @@ impl Store {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Malformed`], or the store's.
     pub async fn blob_header(&self, blob: &BlobKey) -> Result<Header, Error> {
-        let bytes = self.blob_bytes(blob, 0..blob::MAX_HEADER_BYTES).await?;
-        blob::read_header(&bytes, blob)
+        match self.blob_bytes(blob, 0..blob::MAX_HEADER_BYTES).await {
+            Ok(bytes) => blob::read_header(&bytes, blob),
+            // Of an empty object no range can be read.
+            Err(error) => match self.objects.head(&blob.to_string()).await {
+                Ok(head) if head.size == 0 => blob::read_header(&[], blob),
+                _ => Err(error),
+            },
+        }
     }
 
     /// Fetches a blob into memory that a filter can use, and digests it and counts its bits on the
@@ -173,6 +179,21 @@ impl Store {
         let failed = |error| self.objects.error("read", &key, error);
         let got = self.objects.backend().get_opts(&path, range_of(range, None)).await;
         got.map_err(failed)?.bytes().await.map_err(failed)
+    }
+
+    /// Which upload of a blob is in the store: equal texts are of the same one.
+    ///
+    /// Cost: one request, past caches on the way.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], or the store's.
+    pub async fn upload_of(&self, blob: &BlobKey) -> Result<String, Error> {
+        let key = blob.to_string();
+        let path = self.readable_path(&key)?;
+        let head = self.objects.uncached_backend().head(&path).await;
+        let head = head.map_err(|e| self.objects.error("look at", &key, e))?;
+        let ObjectMeta { size, last_modified, e_tag, .. } = head;
+        Ok(format!("{size} {last_modified} {}", e_tag.unwrap_or_default()))
     }
 
     /// The path of an object that is about to be read. In a local folder it must lie in the store.

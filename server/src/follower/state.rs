@@ -21,15 +21,21 @@ pub(crate) struct FollowState {
     current: Option<BlobKey>,
     /// The day of the newest pointer that was followed: "today" is never before it.
     last_followed: Option<Day>,
-    /// Blobs with a permanent error, as their records name them, and the error; the latest last.
-    /// They are not fetched again until the record changes.
-    rejected: VecDeque<(Rejected, String)>,
+    /// Blobs with a permanent error, the latest last. They are not fetched again until their record
+    /// changes or they are uploaded again.
+    rejected: VecDeque<Rejected>,
     /// The blobs that were current in this process, the latest last.
     served: VecDeque<Digest>,
 }
 
-/// A blob with the size in its record: a corrected record is another one.
-type Rejected = (Digest, Option<u64>);
+#[derive(Debug)]
+struct Rejected {
+    /// The blob with the size in its record: a corrected record is another one.
+    identity: (Digest, Option<u64>),
+    why: String,
+    /// Which upload it was, if the store said so.
+    upload: Option<String>,
+}
 
 /// What to do with the blob that is named.
 #[derive(Debug, PartialEq)]
@@ -50,17 +56,16 @@ impl FollowState {
         self.last_followed
     }
 
-    /// Decides about the blob that pin or pointer names. An operator's reload, `requested`, loads a
-    /// rejected blob again.
-    pub(crate) fn next(&mut self, followed: &Followed, requested: bool) -> Next {
+    /// Decides about the blob that pin or pointer names. With `retry` a rejected blob is loaded
+    /// again.
+    pub(crate) fn next(&mut self, followed: &Followed, retry: bool) -> Next {
         if self.current.as_ref() == Some(&followed.blob) {
             self.remember(followed);
             return Next::Stay;
         }
-        let identity = identity(followed);
-        match self.rejected.iter().find(|(rejected, _)| *rejected == identity) {
-            Some((_, why)) if !requested => {
-                let why = why.clone();
+        match self.find_rejected(followed) {
+            Some(rejected) if !retry => {
+                let why = rejected.why.clone();
                 if self.current.is_some() { Next::KeepCurrent(why) } else { Next::TryOlder(why) }
             }
             _ => Next::Load,
@@ -73,11 +78,25 @@ impl FollowState {
         self.remember(followed);
     }
 
-    /// The blob has a permanent error.
-    pub(crate) fn rejected(&mut self, followed: &Followed, why: &str) {
+    fn find_rejected(&self, followed: &Followed) -> Option<&Rejected> {
+        self.rejected.iter().find(|rejected| rejected.identity == identity(followed))
+    }
+
+    /// Whether a rejected blob is in the store by another upload now, as far as the store says it.
+    pub(crate) fn is_uploaded_again(&self, followed: &Followed, upload: Option<&str>) -> bool {
+        let rejected = self.find_rejected(followed);
+        upload.is_some() && rejected.is_some_and(|rejected| rejected.upload.as_deref() != upload)
+    }
+
+    pub(crate) fn is_rejected(&self, followed: &Followed) -> bool {
+        self.find_rejected(followed).is_some()
+    }
+
+    /// The blob, which is of this upload, has a permanent error.
+    pub(crate) fn rejected(&mut self, followed: &Followed, why: &str, upload: Option<String>) {
         let identity = identity(followed);
-        self.rejected.retain(|(rejected, _)| *rejected != identity);
-        self.rejected.push_back((identity, why.to_owned()));
+        self.rejected.retain(|rejected| rejected.identity != identity);
+        self.rejected.push_back(Rejected { identity, why: why.to_owned(), upload });
         if self.rejected.len() > MAX_REJECTED {
             self.rejected.pop_front();
         }
@@ -114,7 +133,7 @@ impl FollowState {
     }
 }
 
-fn identity(followed: &Followed) -> Rejected {
+fn identity(followed: &Followed) -> (Digest, Option<u64>) {
     (followed.blob.digest, followed.bytes)
 }
 
@@ -143,7 +162,7 @@ mod tests {
     fn a_damaged_blob_is_not_fetched_again_until_the_pointer_changes_or_an_operator_reloads() {
         let mut state = FollowState::default();
         state.loaded(&followed(1));
-        state.rejected(&followed(2), "digest");
+        state.rejected(&followed(2), "digest", None);
         assert_eq!(state.next(&followed(2), false), Next::KeepCurrent("digest".into()));
         assert_eq!(state.next(&followed(2), true), Next::Load);
         assert_eq!(state.next(&followed(3), false), Next::Load);
@@ -152,17 +171,33 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_blob_that_was_uploaded_again_is_known_by_the_store() {
+        let mut state = FollowState::default();
+        assert!(!state.is_uploaded_again(&followed(2), Some("b")), "it was not rejected");
+        for (at, now, again) in [
+            (Some("a"), Some("a"), false),
+            (Some("a"), Some("b"), true),
+            // The store failed once.
+            (Some("a"), None, false),
+            (None, Some("a"), true),
+        ] {
+            state.rejected(&followed(2), "digest", at.map(str::to_owned));
+            assert_eq!(state.is_uploaded_again(&followed(2), now), again, "{at:?} {now:?}");
+        }
+    }
+
+    #[test]
     fn every_damaged_blob_is_remembered_up_to_a_bound() {
         let mut state = FollowState::default();
         for digit in [1, 2, 3, 2] {
-            state.rejected(&followed(digit), "digest");
+            state.rejected(&followed(digit), "digest", None);
         }
         for digit in [1, 2, 3] {
             assert_eq!(state.next(&followed(digit), false), Next::TryOlder("digest".into()));
             assert_eq!(state.next(&followed(digit), true), Next::Load);
         }
         for size in 0..1_000 {
-            state.rejected(&Followed { bytes: Some(size), ..followed(9) }, "digest");
+            state.rejected(&Followed { bytes: Some(size), ..followed(9) }, "digest", None);
         }
         assert_eq!(state.rejected.len(), MAX_REJECTED);
     }
@@ -172,7 +207,7 @@ mod tests {
         let mut state = FollowState::default();
         state.loaded(&followed(1));
         let short = Followed { bytes: Some(5), ..followed(2) };
-        state.rejected(&short, "too many bytes");
+        state.rejected(&short, "too many bytes", None);
         assert_eq!(state.next(&short, false), Next::KeepCurrent("too many bytes".into()));
         assert_eq!(state.next(&followed(2), false), Next::Load);
     }
@@ -199,7 +234,7 @@ mod tests {
     #[test]
     fn without_a_live_filter_a_damaged_blob_sends_the_search_to_older_days() {
         let mut state = FollowState::default();
-        state.rejected(&followed(2), "digest");
+        state.rejected(&followed(2), "digest", None);
         assert_eq!(state.next(&followed(2), false), Next::TryOlder("digest".into()));
         state.loaded_fallback(&followed(1));
         assert_eq!(state.next(&followed(2), false), Next::KeepCurrent("digest".into()));

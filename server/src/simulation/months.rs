@@ -12,7 +12,7 @@ use std::time::Duration;
 use bloomsday_common::day::Day;
 use bloomsday_common::delta::{self, Content};
 use bloomsday_common::hash::SplitMix64;
-use bloomsday_common::key::{BlobKey, DeltaKey};
+use bloomsday_common::key::DeltaKey;
 use bloomsday_common::pointer::{Pin, Pointer};
 use bloomsday_common::store::Store;
 use jiff::{SignedDuration, Timestamp};
@@ -104,8 +104,6 @@ struct Month {
     process: Process,
     oracle: Oracle,
     idle: Vec<Reader>,
-    /// Blobs that were damaged at any time: a server may remember them as damaged.
-    ever_unsound: Vec<BlobKey>,
     /// Only for a server with a cache.
     _cache: Option<tempfile::TempDir>,
     /// When `observe` ran last.
@@ -140,7 +138,6 @@ impl Month {
             process,
             oracle,
             idle: Vec::new(),
-            ever_unsound: Vec::new(),
             _cache: cache,
             observed_at: Instant::now(),
             story: Vec::new(),
@@ -362,7 +359,6 @@ impl Month {
             self.store.write(&blob.key.to_string(), bytes).await;
         }
         self.records.unsound.push(blob.key.clone());
-        self.ever_unsound.push(blob.key.clone());
         self.point(blob.key.day, Record::Names(blob.key.clone())).await;
     }
 
@@ -475,10 +471,6 @@ impl Month {
             }
             Target::Blob(key, _) if status.digest == Some(key.digest) => {
                 status.last_error.is_none() && !status.held
-            }
-            // Remembered as damaged until its record changes or an operator reloads.
-            Target::Blob(key, _) if self.ever_unsound.contains(key) => {
-                status.last_error.is_some() || status.held
             }
             Target::Blob(key, pointer) => {
                 let held_long = self.oracle.held_from.map(|from| Instant::now() - from);

@@ -133,6 +133,13 @@ fn each_of_several_damaged_blobs_is_fetched_once_also_as_a_stopgap() {
         scene.upload(made(-1, Kind::Good)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
+        // A build that uploads the newest again is enough.
+        let reads = scene.store.blob_reads();
+        sleep(24 * HOUR).await;
+        assert_eq!(scene.store.blob_reads(), reads);
+        scene.upload(made(0, Kind::Good)).await;
+        sleep(HOUR).await;
+        assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest));
     });
 }
 

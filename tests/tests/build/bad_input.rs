@@ -448,6 +448,9 @@ fn a_damaged_blob_is_refused_by_everybody_and_building_the_day_again_mends_it() 
         good.reload_fails(&[blob]);
         assert_eq!(objects(backend, "rt/pointers/"), pointers, "{what}");
 
+        // Also a build that reads the blobs of the days before.
+        let carries_on = ["--deltas", "3", "--dry-run"];
+        Publisher::day(backend, day).users(500..2_000).with(&carries_on).run().expect(0);
         let again = Publisher::day(backend, day).users(500..2_000).run().expect(0);
         assert_eq!(again.json()["outcome"], "unchanged");
         assert_eq!(fs::read(&file).unwrap(), sound, "{what} was not mended");
