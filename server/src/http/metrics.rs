@@ -261,6 +261,12 @@ impl Metrics<'_> {
             let lag = status.live.as_ref().and_then(|live| live.lag_seconds);
             lag.into_iter().for_each(|seconds| set(&[], seconds));
         })?;
+        let help =
+            "How many seconds ago everything that this server added until then was in the store.";
+        self.gauge("bloomsday_live_ship_lag_seconds", help, &[], |status, set| {
+            let lag = status.live.as_ref().and_then(|live| live.ship_lag_seconds);
+            lag.into_iter().for_each(|seconds| set(&[], seconds));
+        })?;
         let help = "Segments of live IDs that were written to the store.";
         self.counter("bloomsday_live_segments_total", help, &[], |status, set| {
             status.live.iter().for_each(|live| set(&[], live.segments as f64));

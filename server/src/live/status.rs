@@ -40,6 +40,9 @@ pub struct LiveStatus {
     /// Seconds since everything that was changed until then has been in the store; where another
     /// server decides, here. Absent when nothing is shared.
     pub lag_seconds: Option<f64>,
+    /// Seconds since everything that this server added until then has been in the store; absent
+    /// when it writes none there.
+    pub ship_lag_seconds: Option<f64>,
     /// How many segments this process wrote to the store.
     pub segments: u64,
     /// Why the last segment could not be written; absent when it was.

@@ -192,6 +192,7 @@ fn a_damaged_or_missing_segment_is_named_and_read_when_it_is_back() {
     let why = live["follow_error"].as_str().unwrap_or_default();
     let name = damaged.file_name().unwrap().to_str().unwrap();
     assert!(why.contains(name) && why.contains("digest"), "{live}");
+    assert!(live["ship_lag_seconds"].is_null(), "it writes nothing: {live}");
     // Since the start: nothing tells how old the missing ones are.
     let lag = live["lag_seconds"].as_f64().expect("not all is here");
     follower.until("the lag grows", |daemon| {

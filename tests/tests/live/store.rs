@@ -133,7 +133,8 @@ fn what_is_added_is_in_the_store_within_seconds_and_the_lag_says_so() {
     add(&daemon, &later);
     daemon.until("the status says why", |daemon| {
         let live = &daemon.status()["live"];
-        live["ship_error"].is_string() && live["lag_seconds"].as_f64().unwrap() > 2.0
+        let lag = |name: &str| live[name].as_f64().unwrap();
+        live["ship_error"].is_string() && lag("lag_seconds") > 2.0 && lag("ship_lag_seconds") > 2.0
     });
     std::fs::rename(&away, folder).unwrap();
     until_shipped(&backend, &later);

@@ -30,14 +30,9 @@ impl LiveSet {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let shipping = self.shipping.get();
         let access = self.access.get().map(|access| access.status());
-        let lag = match &access {
-            Some(access) if !access.decides => {
-                let own = shipping.map(|shipping| shipping.lag_seconds(now));
-                let others = access.lag_seconds(now);
-                own.into_iter().chain(others).reduce(f64::max)
-            }
-            _ => shipping.map(|shipping| shipping.lag_seconds(now)),
-        };
+        let ship_lag = shipping.map(|shipping| shipping.lag_seconds(now));
+        let follows = access.as_ref().filter(|access| !access.decides);
+        let follow_lag = follows.and_then(|access| access.lag_seconds(now));
         LiveStatus {
             entries,
             memory_bytes: bytes,
@@ -49,7 +44,8 @@ impl LiveSet {
             confirmed: count(&self.absorb.confirmed),
             unconfirmed: count(&self.absorb.unconfirmed),
             absorbed_day: self.absorb.day(),
-            lag_seconds: lag,
+            lag_seconds: ship_lag.into_iter().chain(follow_lag).reduce(f64::max),
+            ship_lag_seconds: ship_lag,
             share: access.map(ShareStatus::of),
             segments: shipping.map_or(0, |shipping| shipping.segments()),
             ship_error: shipping.and_then(|shipping| shipping.error()),
