@@ -495,12 +495,23 @@ impl Error {
 
 /// What to check when a store refuses for lack of rights.
 pub fn rights(error: &object_store::Error) -> &'static str {
+    let text = error.to_string();
     if is_forbidden_by_the_system(error) {
         LOCAL_RIGHTS
+    } else if text.contains("RequestTimeTooSkewed") {
+        "the clock of this machine is wrong: set it"
+    } else if is_expired(&text) {
+        "the credentials have expired: renew them; a process that has them in its environment has to be \
+         started again"
     } else {
         "check the credentials and their rights (on S3 a missing key also looks like this without the \
          right s3:ListBucket)"
     }
+}
+
+/// Whether S3 refused a session token for its age, with status 400.
+fn is_expired(text: &str) -> bool {
+    text.contains("ExpiredToken")
 }
 
 const LOCAL_RIGHTS: &str = "check owner and mode of the file and of the folders above it";
@@ -523,9 +534,10 @@ pub fn is_forbidden(error: &object_store::Error) -> bool {
     let text = error.to_string();
     is_forbidden_by_the_system(error)
         || matches!(error, E::Generic { .. })
-            && ["403 Forbidden", "401 Unauthorized"]
-                .iter()
-                .any(|status| text.contains(&format!("status code: {status}")))
+            && (is_expired(&text)
+                || ["403 Forbidden", "401 Unauthorized"]
+                    .iter()
+                    .any(|status| text.contains(&format!("status code: {status}"))))
 }
 
 /// Of local files the system's error is in the chain of sources.

@@ -138,13 +138,13 @@ impl Settings {
         if dry_run {
             return self.with_pointers(Store::preview(address)?);
         }
-        let is_empty =
-            |folder: &Path| folder.read_dir().map_or(true, |mut all| all.next().is_none());
-        let is_new = self.store_folder().is_some_and(|folder| is_empty(&folder));
+        let is_new = self.store_folder().is_some_and(|folder| !has_filters(&folder));
         let store = Store::create(address)?;
         if is_new {
-            // A disk that is not mounted looks like this, too.
-            tracing::warn!("there was no store at {}: a new one is made", store.name());
+            tracing::warn!(
+                "there was no store at {}: a new one is made; if its disk is not mounted, end this and mount it",
+                store.name()
+            );
         }
         self.with_pointers(store)
     }
@@ -316,6 +316,12 @@ fn read(path: &Path) -> Result<File, Error> {
 
 /// HDFS has no conditional replacement of a record, and its client refuses one: the first rollback
 /// or the second build of a day would fail. So this fails before the first.
+/// Whether a local store has blobs or live IDs. The heartbeat of a server makes a folder in any.
+fn has_filters(folder: &Path) -> bool {
+    let mut filters = folder.read_dir().into_iter().flatten().flatten();
+    filters.any(|filter| ["blobs", "live"].iter().any(|of| filter.path().join(of).is_dir()))
+}
+
 fn refuse_pointers_on_hdfs(address: &str) -> Result<(), Error> {
     if !is_hdfs(address) {
         return Ok(());

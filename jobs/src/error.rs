@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use bloomsday_common::error::Kind;
+use bloomsday_common::key::FilterName;
 
 use crate::remedy::explain;
 
@@ -63,6 +64,8 @@ pub(crate) enum Error {
     Usage(String),
     #[error("{0}")]
     NotFound(String),
+    #[error("{filter}: {record} cannot be read, so no blob was deleted: mend that record")]
+    KeptAll { filter: FilterName, record: String },
     #[error("cannot {doing}: {source}")]
     System { doing: String, source: std::io::Error },
     #[error("the sample data could not be written: {0}")]
@@ -82,6 +85,7 @@ impl Error {
             Error::Server(error) => error.kind(),
             Error::Usage(_) => Kind::Usage,
             Error::NotFound(_) => Kind::NotFound,
+            Error::KeptAll { .. } => Kind::Corrupt,
             Error::System { .. } | Error::Sample(_) => Kind::Failed,
         };
         match kind {

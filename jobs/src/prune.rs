@@ -58,7 +58,13 @@ impl Prune {
         let mut failed = LastError::default();
         for filter in filters {
             match self.prune(filter, &store, settings).await {
-                Ok(report) => output.show(&report, || describe(&report)),
+                Ok(report) => {
+                    output.show(&report, || describe(&report));
+                    if let Some(record) = report.pruned.unreadable.first() {
+                        failed
+                            .add(Error::KeptAll { filter: report.filter, record: record.clone() });
+                    }
+                }
                 // The other filters are pruned all the same.
                 Err(error) => failed.add(error),
             }

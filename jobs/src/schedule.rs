@@ -91,7 +91,7 @@ impl Schedule {
             return show::run(runners, output).await;
         }
         if let Some(address) = self.metrics {
-            let address = metrics.serve(address).await?;
+            let address = metrics.clone().serve(address).await?;
             let at = json!({ "metrics": address.to_string() });
             output.show(&at, || format!("metrics at http://{address}/metrics\n"));
         }
@@ -99,7 +99,13 @@ impl Schedule {
         for runner in runners {
             tasks.spawn(runner.run(self.once));
         }
-        until_done(tasks, self.once).await
+        let status = until_done(tasks, self.once).await?;
+        // Without them no alert says that builds fail.
+        Ok(ExitCode::from(if metrics.is_write_failed() {
+            exit::worse(status, exit::FAILED)
+        } else {
+            status
+        }))
     }
 
     /// The filters to build: those that are named, else all with a schedule.
@@ -161,12 +167,12 @@ impl Schedule {
 }
 
 /// Waits for every runner, or for SIGTERM or Ctrl-C. Without `--once` runners do not end.
-async fn until_done(mut tasks: JoinSet<u8>, once: bool) -> Result<ExitCode, Error> {
+async fn until_done(mut tasks: JoinSet<u8>, once: bool) -> Result<u8, Error> {
     let (mut end, mut worst) = (EndSignals::new()?, 0);
     loop {
         tokio::select! {
             ended = tasks.join_next() => match ended {
-                None => return Ok(ExitCode::from(worst)),
+                None => return Ok(worst),
                 Some(Ok(ended)) => worst = exit::worse(worst, ended),
                 Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
             },
@@ -535,10 +541,8 @@ impl Runner {
         if let Some(last) = built.chain(pointed).max() {
             self.gauge(&self.metrics.last_success, last.as_second() as f64);
         }
-        if let Some(file) = &self.metrics_file
-            && let Err(error) = self.metrics.write(file)
-        {
-            tracing::warn!("{error}");
+        if let Some(file) = &self.metrics_file {
+            self.metrics.write(file);
         }
     }
 }

@@ -101,7 +101,9 @@ fn after_attempt(error: &AttemptError, attempts_left: u32, past_caches: bool) ->
     match error.kind() {
         kind if (kind == Kind::Transient || is_cut) && attempts_left > 0 => AfterAttempt::TryLater,
         _ if is_cut => AfterAttempt::Fail(LoadError::Transient),
-        Kind::NotFound => AfterAttempt::Fail(LoadError::Missing),
+        Kind::NotFound => AfterAttempt::Fail(|why| {
+            LoadError::Missing(format!("{why}: rebuild that day or repoint"))
+        }),
         Kind::Corrupt | Kind::Usage => AfterAttempt::Fail(LoadError::Permanent),
         _ => AfterAttempt::Fail(LoadError::Transient),
     }

@@ -5,6 +5,8 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bloomsday_common::atomic_file;
 use bloomsday_server::http;
@@ -38,6 +40,7 @@ pub(super) struct Metrics {
     pub(super) next_run: GaugeVec,
     /// Whether the store and the input could be read.
     pub(super) up: GaugeVec,
+    is_write_failed: Arc<AtomicBool>,
 }
 
 impl Metrics {
@@ -68,6 +71,7 @@ impl Metrics {
             next_run: gauge("next_run_timestamp_seconds", "When the next run is due."),
             up: gauge("up", "1 if the store and the input could be read, else 0."),
             registry,
+            is_write_failed: Arc::default(),
         }
     }
 
@@ -79,12 +83,20 @@ impl Metrics {
         page
     }
 
-    /// Replaces the file atomically: a reader sees the old or the new one.
-    pub(super) fn write(&self, file: &Path) -> Result<(), Error> {
-        atomic_file::write(file, &self.text(), |_| {}).map_err(|source| {
-            let doing = format!("write the metrics to {}", file.display());
-            Error::System { doing, source }
-        })
+    /// Replaces the file atomically: a reader sees the old or the new one. Logs the first error.
+    pub(super) fn write(&self, file: &Path) {
+        let written = atomic_file::write(file, &self.text(), |_| {});
+        let is_failed = written.is_err();
+        if !self.is_write_failed.swap(is_failed, Ordering::Relaxed)
+            && let Err(error) = written
+        {
+            tracing::warn!("cannot write the metrics to {}: {error}", file.display());
+        }
+    }
+
+    /// Whether the file could not be written the last time.
+    pub(super) fn is_write_failed(&self) -> bool {
+        self.is_write_failed.load(Ordering::Relaxed)
     }
 
     /// Answers scrapes for as long as the program runs. Returns the address it listens on.

@@ -544,6 +544,20 @@ fn a_store_that_forbids_is_no_missing_day_and_the_rights_are_named() {
     run.complains(&[file, "credentials and their rights", "s3:ListBucket"]);
     local.unmoved();
     good.reload_fails(&says);
+    for (status, code, says) in [
+        ("403 Forbidden", "RequestTimeTooSkewed", "the clock of this machine is wrong"),
+        ("400 Bad Request", "ExpiredToken", "the credentials have expired"),
+    ] {
+        proxy.set(Way::Refuses(status, code));
+        for words in [&["query", "rt", "x"][..], &["status", "rt"]] {
+            backend.bloomsday(words).run().expect(1).complains(&[says, code]);
+        }
+        // A folder is listed; the answer to a look at one file has no body, which alone says why.
+        let words = ["build", "rt", "--day", day, "--input", "s3://dmp/rt/", "--column", "id"];
+        let run = local.backend.bloomsday(&words).envs(&backend.env).run().expect(1);
+        run.complains(&["s3://dmp/rt", says, code]);
+        good.reload_fails(&[says, code]);
+    }
     proxy.set(Way::Pass);
     good.unmoved();
 }

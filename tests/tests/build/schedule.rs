@@ -98,6 +98,17 @@ fn files_without_a_marker_are_built_once_they_hold_still() {
     assert_eq!(report["outcome"], "published");
 }
 
+#[test]
+fn a_run_whose_metrics_cannot_be_written_builds_and_fails() {
+    let backend = Backend::local();
+    configure(&backend, "catch_up_days = 0");
+    input(&backend, 1, 1_000, true);
+    let once = ["schedule", "--once", "--metrics-file", "/nowhere/bloomsday.prom"];
+    let built = run(&backend, &once).run().expect(1);
+    assert_eq!(built.json()["outcome"], "published");
+    assert_eq!(built.stderr.matches("/nowhere/bloomsday.prom").count(), 1, "{}", built.stderr);
+}
+
 /// The files of one settle for a while; the other's come then.
 #[test]
 fn a_filter_whose_files_come_while_another_one_has_work_is_built_in_the_same_run() {

@@ -13,6 +13,8 @@ pub(crate) enum Way {
     Pass,
     /// Every request is answered 403.
     Forbidden,
+    /// Every request is answered with this status and this code of S3.
+    Refuses(&'static str, &'static str),
     /// Every connection is closed at once.
     Broken,
 }
@@ -36,7 +38,13 @@ impl Proxy {
                 let way = state.0;
                 match way {
                     Way::Broken => drop(client),
-                    Way::Forbidden => drop(std::thread::spawn(move || forbid(client))),
+                    Way::Forbidden => {
+                        drop(std::thread::spawn(move || refuse(client, "403 Forbidden", "")))
+                    }
+                    Way::Refuses(status, code) => {
+                        let body = format!("<Error><Code>{code}</Code></Error>");
+                        drop(std::thread::spawn(move || refuse(client, status, &body)))
+                    }
                     Way::Pass => {
                         let server = TcpStream::connect(&server).unwrap();
                         state.1.extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
@@ -79,13 +87,15 @@ fn carry(mut from: TcpStream, mut to: TcpStream) {
     });
 }
 
-fn forbid(mut client: TcpStream) {
+fn refuse(mut client: TcpStream, status: &str, body: &str) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).is_ok_and(|n| n == 1) {
         head.push(byte[0]);
     }
-    let answer = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let length = body.len();
+    let answer =
+        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
     // A client that is gone needs no answer; what it still sends must be read, or it sees a reset.
     let _ = client.write_all(answer.as_bytes());
     let _ = client.shutdown(Shutdown::Write);
