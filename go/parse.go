@@ -247,7 +247,7 @@ func (h *Header) parseRecord(fields []byte) (stated statement, err error) {
 	case hits > lookups:
 		return stated, unsound("expected at most as many hits as lookups, but it says %d of %d", hits, lookups)
 	}
-	if _, err := time.Parse("2006-01-02", h.Day); err != nil {
+	if day, err := time.Parse("2006-01-02", h.Day); err != nil || day.Year() == 0 {
 		return stated, unsound("expected a day as YYYY-MM-DD, but it is %q", h.Day)
 	}
 	h.IDsEstimated = origin == 1

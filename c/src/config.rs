@@ -47,6 +47,10 @@ pub(crate) struct Start {
 
 impl Start {
     pub(crate) fn parse(json: &str) -> Result<Start, Failure> {
+        // A list of values without names would be taken, too.
+        if !json.trim_start().starts_with('{') {
+            return Err(Failure::usage("the configuration is a JSON object"));
+        }
         let settings: Settings = serde_json::from_str(json)
             .map_err(|error| Failure::usage(format!("the configuration: {error}")))?;
         let mut config = Config::new(&settings.store, filters(settings.filters)?);
@@ -78,6 +82,10 @@ fn filters(given: Value) -> Result<Vec<FilterConfig>, Failure> {
         Value::Array(names) => names.into_iter().map(of_name).collect(),
         Value::Object(filters) => {
             let with_settings = |(name, settings): (String, Value)| {
+                if !settings.is_object() {
+                    let why = format!("the settings of `{name}` are an object, not {settings}");
+                    return Err(Failure::usage(why));
+                }
                 let settings = serde_json::from_value(settings);
                 let wrong = |error| Failure::usage(format!("the settings of `{name}`: {error}"));
                 filter(&name, settings.map_err(wrong)?)

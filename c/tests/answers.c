@@ -194,6 +194,9 @@ static void misuse(const char *path) {
     refused(bloomsday_start("{\"store\": \"x\", \"filters\": {\"rt\": {\"id\": \"uuid\"}}}", &server),
             "the `id` of `rt` is `uuid`");
     refused(bloomsday_start("{\"store\": \"x\", \"filters\": 3}", &server), "a list of names");
+    refused(bloomsday_start("[\"x\", [\"rt\"], null, null, null, null, null, true, false]", &server), "a JSON object");
+    refused(bloomsday_start("{\"store\": \"x\", \"filters\": {\"rt\": [\"bytes\", 3]}}", &server),
+            "the settings of `rt` are an object");
     assert(server == NULL);
     bloomsday_filter_t *of_server;
     refused(bloomsday_filter(NULL, "rt", &of_server), "server is NULL");

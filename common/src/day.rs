@@ -125,7 +125,9 @@ impl FromStr for Day {
         if !shape {
             return Err(bad());
         }
-        text.parse::<Date>().map(Day).map_err(|_| bad())
+        // A year 0 is in no calendar of Python.
+        let date = text.parse::<Date>().ok().filter(|date| date.year() > 0);
+        date.map(Day).ok_or_else(bad)
     }
 }
 
@@ -164,9 +166,16 @@ mod tests {
     #[test]
     fn a_day_has_one_spelling() {
         assert_eq!(day("2026-11-19").to_string(), "2026-11-19");
-        for wrong in
-            ["2026-11-9", "20261119", "2026-13-01", "2026-02-29", "", "+002026-11", "yesterday"]
-        {
+        for wrong in [
+            "0000-01-01",
+            "2026-11-9",
+            "20261119",
+            "2026-13-01",
+            "2026-02-29",
+            "",
+            "+002026-11",
+            "yesterday",
+        ] {
             assert!(wrong.parse::<Day>().is_err(), "{wrong} passed");
         }
     }

@@ -77,7 +77,13 @@ pub(crate) type Reported = (String, Option<String>);
 
 /// Builds and publishes one day.
 #[pyfunction]
-pub(crate) fn build(py: Python<'_>, input: Input, publication: Publication) -> PyResult<Reported> {
+pub(crate) fn build(
+    py: Python<'_>,
+    input: &Bound<'_, PyAny>,
+    publication: &Bound<'_, PyAny>,
+) -> PyResult<Reported> {
+    let (input, publication): (Input, Publication) =
+        (errors::fields(input)?, errors::fields(publication)?);
     if input.inputs.is_empty() {
         let why = "no input is named: pass at least one path or URL";
         return Err(errors::raise(py, "UsageError", why));
@@ -140,8 +146,9 @@ fn json_bytes(text: &str) -> usize {
 pub(crate) fn publish(
     py: Python<'_>,
     filter: &Bound<'_, Filter>,
-    publication: Publication,
+    publication: &Bound<'_, PyAny>,
 ) -> PyResult<Reported> {
+    let publication: Publication = errors::fields(publication)?;
     let store = publication.store(py)?;
     let (header, bits) = filter.get().parts();
     let job = Republish {

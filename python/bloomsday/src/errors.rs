@@ -5,6 +5,7 @@ use std::path::Path;
 
 use bloomsday_common::error::{Error as CommonError, Kind};
 use bloomsday_common::remedy::Remedy;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 
 /// What to do, by the names of this package's arguments.
@@ -18,6 +19,32 @@ pub(crate) fn words(remedy: &Remedy) -> String {
         // What names nothing of this package needs no other words.
         other => other.to_string(),
     }
+}
+
+/// The fields of an object that the Python side filled with a caller's arguments.
+///
+/// # Errors
+/// Python's own, with the name of the argument. One that has no message of its own, such as
+/// `UnicodeEncodeError`, shows the argument.
+pub(crate) fn fields<'py, T>(object: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    let py = object.py();
+    object.extract().map_err(|error: PyErr| {
+        let Some(cause) = error.cause(py) else { return error };
+        let text = error.value(py).to_string();
+        let name = text.rsplit('.').next().unwrap_or_default();
+        of_argument(py, name, cause)
+    })
+}
+
+/// An error about an argument, which it names if it is one of type or range.
+pub(crate) fn of_argument(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
+    if error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyOverflowError>(py) {
+        return PyErr::from_type(error.get_type(py), format!("{name}: {}", error.value(py)));
+    }
+    error
 }
 
 /// The exception `bloomsday.errors.{class}` with this message.

@@ -17,6 +17,7 @@ mod list;
 mod numpy;
 mod single;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple, PyType};
@@ -120,7 +121,11 @@ pub(crate) fn contains_batch<'py>(
         return arrow::contains(lookup, ids);
     }
     let name = ids.get_type().name()?;
-    let all = ids.try_iter().map_err(|_| {
+    let all = ids.try_iter().map_err(|error| {
+        // Another exception is of the caller's own `__iter__`.
+        if !error.is_instance_of::<PyTypeError>(py) {
+            return error;
+        }
         let message = format!(
             "a batch of IDs cannot be a {name}: pass a list, or a column of numpy, pyarrow, polars or pandas"
         );

@@ -11,6 +11,7 @@ use bloomsday_server::error::Error;
 use bloomsday_server::{
     Bloomsday, Config, FilterConfig, FilterHandle, Guard, Reloaded, start, start_unloaded,
 };
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyMapping, PyString};
 use tokio::runtime::{Builder, Runtime};
@@ -419,14 +420,19 @@ fn filter_configs(filters: &Bound<'_, PyAny>) -> PyResult<Vec<FilterConfig>> {
     if let Ok(name) = filters.cast::<PyString>() {
         return Ok(vec![named(filters.py(), name.to_str()?)?]);
     }
+    let of_filters = |error| errors::of_argument(filters.py(), "filters", error);
     let Ok(settings) = filters.cast::<PyMapping>() else {
-        let names = filters.try_iter()?;
-        return names.map(|name| named(filters.py(), &name?.extract::<String>()?)).collect();
+        let names = filters.try_iter().map_err(of_filters)?;
+        return names
+            .map(|name| named(filters.py(), &name?.extract::<String>().map_err(of_filters)?))
+            .collect();
     };
     let mut configs = Vec::new();
     for item in settings.items()? {
-        let (name, settings): (String, Bound<'_, PyAny>) = item.extract()?;
-        configs.push(filter_config(&name, settings.cast::<PyMapping>()?)?);
+        let (name, settings): (String, Bound<'_, PyAny>) = item.extract().map_err(of_filters)?;
+        let no_mapping = || format!("filters.{name} is a mapping of settings, not {settings}");
+        let of_filter = settings.cast().map_err(|_| PyTypeError::new_err(no_mapping()))?;
+        configs.push(filter_config(&name, of_filter)?);
     }
     Ok(configs)
 }
@@ -441,16 +447,22 @@ fn filter_config(name: &str, settings: &Bound<'_, PyMapping>) -> PyResult<Filter
     let mut config = named(py, name)?;
     for item in settings.items()? {
         let (key, value): (String, Bound<'_, PyAny>) = item.extract()?;
+        let of_key = |error| errors::of_argument(py, &format!("filters.{name}.{key}"), error);
         match key.as_str() {
-            "max_age_days" => config.max_age_days = value.extract()?,
+            "max_age_days" => config.max_age_days = value.extract().map_err(of_key)?,
             "id" => {
-                let form = value.extract::<String>()?.parse();
+                let form = value.extract::<String>().map_err(of_key)?.parse();
+                let wrong = |why: String| format!("filters.{name}.id cannot be {value}: {why}");
                 config.id_form =
-                    form.map_err(|why: String| errors::raise(py, "UsageError", &why))?;
+                    form.map_err(|why| errors::raise(py, "UsageError", &wrong(why)))?;
             }
-            "guard" => config.guard = guard(name, &value)?,
+            "guard" => {
+                let word = value.extract::<String>().map_err(of_key)?;
+                config.guard = guard(py, name, &word)?;
+            }
             "guard_max_hold" => {
-                config.guard_max_hold = seconds_of(py, &key, value.extract()?)?;
+                let seconds = value.extract().map_err(of_key)?;
+                config.guard_max_hold = seconds_of(py, &key, seconds)?;
             }
             _ => {
                 let message = format!(
@@ -463,14 +475,14 @@ fn filter_config(name: &str, settings: &Bound<'_, PyMapping>) -> PyResult<Filter
     Ok(config)
 }
 
-fn guard(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Guard> {
-    Ok(match value.extract::<String>()?.as_str() {
+fn guard(py: Python<'_>, name: &str, word: &str) -> PyResult<Guard> {
+    Ok(match word {
         "off" => Guard::Off,
         "warn" => Guard::Warn,
         "hold" => Guard::Hold,
         other => {
             let message = format!("filters.{name}.guard is off, warn or hold, not {other:?}");
-            return Err(errors::raise(value.py(), "UsageError", &message));
+            return Err(errors::raise(py, "UsageError", &message));
         }
     })
 }

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use tokio::runtime::Builder;
 
 use crate::build::{Input, Publication, Reported, builder_error, job, reported};
+use crate::errors;
 use crate::parts::{PlanNumbers, Rows, unreadable};
 use crate::wait::{DetachedRuntime, wait};
 
@@ -34,7 +35,13 @@ const ORDER: &str = "the steps of a build come in order";
 #[pymethods]
 impl Coordinator {
     #[new]
-    fn new(py: Python<'_>, input: Input, publication: Publication) -> PyResult<Coordinator> {
+    fn new(
+        py: Python<'_>,
+        input: &Bound<'_, PyAny>,
+        publication: &Bound<'_, PyAny>,
+    ) -> PyResult<Coordinator> {
+        let (input, publication): (Input, Publication) =
+            (errors::fields(input)?, errors::fields(publication)?);
         let job = job(py, input, &publication)?;
         let store = publication.store(py)?;
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

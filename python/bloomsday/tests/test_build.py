@@ -83,6 +83,15 @@ def test_uuids_and_integers_that_a_build_read_are_found(tmp_path):
         assert all(seen.contains_batch(ids)) and uuid.uuid4() not in seen
 
 
+def test_an_integer_of_as_many_digits_as_an_id_has_bytes_is_found(tmp_path):
+    numbers = [10**digits for digits in (18, 307, 308, 1022, 1023)] + [10**1024 - 1, 1 - 10**1023]
+    pq.write_table(pa.table({"id": [str(number) for number in numbers]}), tmp_path / "in.parquet")
+    built = bloomsday.build(tmp_path / "s", "rt", TODAY, tmp_path / "in.parquet", "id", fpp=1e-6)
+    seen = bloomsday.Filter.open(tmp_path / "s" / built["blob"])
+    assert built["ids"] == len(numbers) and all(number in seen for number in numbers)
+    assert all(seen.contains_batch(numbers)) and 10**1024 not in seen
+
+
 def test_a_dry_run_writes_nothing(users, tmp_path):
     report = bloomsday.build(tmp_path / "s", "rt", TODAY, users(0, 100), "id", dry_run=True)
     assert report["dry_run"] and report["ids"] == 100
@@ -134,6 +143,12 @@ def test_bad_input_is_a_named_error_and_nothing_is_published(users, tmp_path):
     build(bloomsday.UsageError, "gopher", store="gopher://nowhere")
     build(bloomsday.UsageError, "two slashes", store=pathlib.Path("s3://ads-filters/prod"))
     build(TypeError, "threads", threads="many")
+    build(TypeError, "fpp: must be real number", fpp="0.03")
+    for name in ("window_days", "deltas", "memory", "threads", "keep_days", "max_age_days"):
+        for number in (-1, 2**70):
+            build(OverflowError, f"^{name}: ", **{name: number})
+    for name in ("filter", "column", "layout", "by"):
+        build(UnicodeEncodeError, "surrogates not allowed", **{name: "\ud800"})
     assert not list((tmp_path / "s").glob("rt/pointers/*"))
 
 

@@ -254,6 +254,34 @@ def test_a_stream_whose_type_has_no_ids_is_not_read(seen):
     assert read == []
 
 
+def test_a_column_that_breaks_the_rules_of_arrow_is_an_error_and_no_answer(seen):
+    def text(*offsets):
+        buffers = [None, pa.py_buffer(np.array(offsets, "i4")), pa.py_buffer(b"56789")]
+        return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+    def keyed(*keys):
+        return pa.DictionaryArray.from_arrays(pa.array(keys, "i4"), pa.array(["5", "6"]), safe=False)
+
+    class Mixed:
+        def __arrow_c_array__(self, requested_schema=None):
+            schema = pa.array([1]).__arrow_c_array__()[0]
+            return schema, pa.nulls(3).__arrow_c_array__()[1]
+
+    assert seen.contains_batch(text(0, 1, 5)).to_pylist() == ["5" in seen, "6789" in seen]
+    for column in (text(0, 5, 2), text(0, -5, 2), keyed(0, 9), keyed(-1), Mixed()):
+        with pytest.raises(bloomsday.IdTypeError, match="the Arrow column cannot be read"):
+            seen.contains_batch(column)
+
+
+def test_an_exception_of_the_callers_own_iter_is_passed_on(seen):
+    class Away:
+        def __iter__(self):
+            raise ConnectionError("the database is away")
+
+    with pytest.raises(ConnectionError, match="the database is away"):
+        seen.contains_batch(Away())
+
+
 def test_an_error_of_an_iterator_is_passed_on(seen):
     def broken():
         yield "a"

@@ -240,6 +240,22 @@ def test_a_bad_setting_is_a_named_error(store, config, says):
         bloomsday.Server(f"{store}/no-such", "rt").start()
 
 
+@pytest.mark.parametrize(
+    ("filters", "error", "says"),
+    [
+        ([5], TypeError, "^filters: "),
+        (None, TypeError, "^filters: "),
+        ({"rt": None}, TypeError, "^filters.rt is a mapping"),
+        ({"rt": {"max_age_days": -1}}, OverflowError, "^filters.rt.max_age_days: "),
+        ({"rt": {"guard": 1}}, TypeError, "^filters.rt.guard: "),
+        ({"rt": {"id": "x"}}, bloomsday.UsageError, "^filters.rt.id cannot be x: "),
+    ],
+)
+def test_an_error_names_the_setting(store, filters, error, says):
+    with pytest.raises(error, match=says):
+        bloomsday.Server(store, filters)
+
+
 @pytest.mark.parametrize("mapping", [dict, types.MappingProxyType, collections.UserDict])
 def test_settings_of_a_filter_reach_the_server(store, mapping):
     settings = {"guard": "hold", "guard_max_hold": 60, "max_age_days": 7}
@@ -248,7 +264,7 @@ def test_settings_of_a_filter_reach_the_server(store, mapping):
         assert server.status()["rt"]["guard"] == "hold"
     with pytest.raises(bloomsday.UsageError, match="max_age_days"):
         bloomsday.Server(store, mapping({"rt": mapping({"max_age": 7})}))
-    with pytest.raises(TypeError, match="Mapping"):
+    with pytest.raises(TypeError, match="a mapping of settings"):
         bloomsday.Server(store, mapping({"rt": 7}))
 
 

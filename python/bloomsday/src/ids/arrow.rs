@@ -198,9 +198,8 @@ fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<b
                 return vec![false; piece.len()];
             }
             let of_values = piece_answers(lookup, dictionary.values(), is_uuid);
-            let keys = dictionary.normalized_keys();
-            // The key of a null means nothing.
-            keys.into_iter().map(|key| of_values.get(key).copied().unwrap_or(false)).collect()
+            // The key of a null means nothing, and may lead anywhere.
+            dictionary.normalized_keys().into_iter().map(|key| of_values[key]).collect()
         }
         T::Int8 => numbers::<Int8Type>(lookup, piece),
         T::Int16 => numbers::<Int16Type>(lookup, piece),

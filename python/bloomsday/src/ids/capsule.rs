@@ -5,6 +5,7 @@
 
 use std::ffi::CStr;
 
+use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Array, ArrayReader, ArrayRef, make_array};
@@ -62,9 +63,33 @@ fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>>
         // SAFETY: the interface promises that the array is of this type and that its buffers are as
         // long as the type and the length demand, and never change.
         let data = unsafe { from_ffi(array, &schema) }?;
+        // Else `make_array` panics when a library breaks that promise.
+        data.validate()?;
         Ok(Column { field, pieces: vec![make_array(data)] })
     };
-    Ok(column())
+    Ok(column().and_then(checked))
+}
+
+/// The column, unless offsets of its values go back, or a key of a dictionary has no value.
+fn checked(column: Column) -> Result<Column, ArrowError> {
+    column.pieces.iter().try_for_each(check_places).map(|()| column)
+}
+
+fn check_places(piece: &ArrayRef) -> Result<(), ArrowError> {
+    use DataType as T;
+    let sound = match piece.data_type() {
+        T::Utf8 => piece.as_string::<i32>().value_offsets().is_sorted(),
+        T::LargeUtf8 => piece.as_string::<i64>().value_offsets().is_sorted(),
+        T::Binary => piece.as_binary::<i32>().value_offsets().is_sorted(),
+        T::LargeBinary => piece.as_binary::<i64>().value_offsets().is_sorted(),
+        T::Dictionary(..) => {
+            check_places(piece.as_any_dictionary().values())?;
+            return piece.to_data().validate_values();
+        }
+        _ => true,
+    };
+    let wrong = || ArrowError::InvalidArgumentError("its offsets go back".into());
+    if sound { Ok(()) } else { Err(wrong()) }
 }
 
 /// Takes all pieces from what `__arrow_c_stream__` returns, if `check` passes their type: a stream
@@ -94,7 +119,7 @@ fn import_stream(
     // A producer that runs Python takes the interpreter's lock itself: pyarrow reads a stream in
     // this way, too. The reader is dropped with the lock.
     let pieces = py.detach(|| reader.by_ref().collect::<Result<_, _>>());
-    Ok(pieces.map(|pieces| Column { field, pieces }))
+    Ok(pieces.and_then(|pieces| checked(Column { field, pieces })))
 }
 
 /// The schema of a stream that is not used up, if it can be had.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use bloomsday_common::hash::ID_BYTES;
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -48,8 +49,18 @@ fn integer<'py>(id: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyInt>>> {
     if let Ok(integer) = id.cast::<PyInt>() {
         return Ok(Some(integer.clone()));
     }
-    let integer = id.call_method0(intern!(id.py(), "__index__")).ok();
-    Ok(integer.and_then(|integer| integer.cast_into().ok()))
+    let py = id.py();
+    match id.call_method0(intern!(py, "__index__")) {
+        Ok(integer) => Ok(integer.cast_into().ok()),
+        // Another exception is of the caller's own `__index__`.
+        Err(error)
+            if error.is_instance_of::<PyTypeError>(py)
+                || error.is_instance_of::<PyAttributeError>(py) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Before version 2.3 it has an `__index__`.
@@ -62,8 +73,10 @@ fn decimal(integer: &Bound<'_, PyInt>) -> PyResult<String> {
     if let Ok(number) = integer.extract::<i64>() {
         return Ok(number.to_string());
     }
-    // Python refuses to write very long integers, and such an ID cannot be in a filter.
-    if integer.call_method0("bit_length")?.extract::<usize>()? < *ID_BYTES.end() {
+    // Python refuses to write very long integers. One of more than ten bits for each three bytes of
+    // the longest ID cannot be in a filter: a decimal digit has 3.32.
+    let bits = integer.call_method0("bit_length")?.extract::<usize>()?;
+    if bits <= ID_BYTES.end() * 10 / 3 {
         // A subclass may write itself in another way.
         let text = integer.py().get_type::<PyInt>().call_method1("__repr__", (integer,))?;
         return text.extract();

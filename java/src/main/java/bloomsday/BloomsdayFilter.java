@@ -45,6 +45,7 @@ public final class BloomsdayFilter {
      * than 2^31 bytes; and the whole JVM waits while it zeroes a new piece, so it is far smaller.
      */
     private static final int CHUNK_BITS = 19;
+    private static final String FILTER_NAME = "[a-z0-9][a-z0-9_-]{0,63}";
 
     /**
      * The same of a mapped file, of which nothing is zeroed: each piece counts against the number
@@ -118,6 +119,10 @@ public final class BloomsdayFilter {
 
     /** As the two above; tests choose small chunks. */
     static BloomsdayFilter open(Path file, boolean map, int chunkBits) throws IOException {
+        if (Files.exists(file) && !Files.isRegularFile(file)) {
+            // The opening of a pipe would wait for a writer.
+            throw new IOException(file + " cannot be read: it is not a regular file");
+        }
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
             return new Reader(file, channel, map, chunkBits).read();
         } catch (UnsoundException | FileSystemException e) {
@@ -663,11 +668,12 @@ public final class BloomsdayFilter {
          * @param interval how often to check; at least a millisecond
          * @return the file, watched until it is closed
          * @throws IOException as {@link BloomsdayFilter#open(Path)}
-         * @throws IllegalArgumentException if the interval is shorter than a millisecond
+         * @throws IllegalArgumentException if the interval is shorter than a millisecond, or the
+         *     name cannot be one of a filter
          */
         public static Watched open(Path file, String filter, Duration interval)
                 throws IOException {
-            return start(new Watched(file, false, Objects.requireNonNull(filter)), interval);
+            return start(new Watched(file, false, Objects.requireNonNull(filter, "filter")), interval);
         }
 
         /**
@@ -692,13 +698,18 @@ public final class BloomsdayFilter {
          * @param interval how often to check; at least a millisecond
          * @return the file, watched until it is closed
          * @throws IOException as {@link BloomsdayFilter#map(Path)}
-         * @throws IllegalArgumentException if the interval is shorter than a millisecond
+         * @throws IllegalArgumentException if the interval is shorter than a millisecond, or the
+         *     name cannot be one of a filter
          */
         public static Watched map(Path file, String filter, Duration interval) throws IOException {
-            return start(new Watched(file, true, Objects.requireNonNull(filter)), interval);
+            return start(new Watched(file, true, Objects.requireNonNull(filter, "filter")), interval);
         }
 
         private static Watched start(Watched watched, Duration interval) throws IOException {
+            if (watched.expected != null && !watched.expected.matches(FILTER_NAME)) {
+                throw new IllegalArgumentException(
+                        "`" + watched.expected + "` is not the name of a filter");
+            }
             if (interval.compareTo(SHORTEST) < 0) {
                 throw new IllegalArgumentException(
                         "the interval is " + interval + "; it must be at least a millisecond");
@@ -908,10 +919,10 @@ public final class BloomsdayFilter {
             testPositions = record.list(TEST_IDS * header.probes);
             record.end();
 
-            require(name.matches("[a-z0-9][a-z0-9_-]{0,63}"),
+            require(name.matches(FILTER_NAME),
                     "expected the name of a filter, but it is `%s`", printable(name));
             header.filter = name;
-            require(day.matches("[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+            require(day.matches("(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"),
                     "expected a day as YYYY-MM-DD, but it is `%s`", printable(day));
             try {
                 header.day = LocalDate.parse(day);
@@ -969,7 +980,7 @@ public final class BloomsdayFilter {
             header.fppLookups = record.integer();
             require(header.fppLookups >= 0 && header.fppHits >= 0
                             && header.fppHits <= header.fppLookups,
-                    "expected at most as many hits as lookups, but it says %s of %s",
+                    "expected at most as many hits as lookups, of at most 2^63 - 1, but it says %s of %s",
                     unsigned(header.fppHits), unsigned(header.fppLookups));
             header.ones = record.integer();
         }

@@ -297,6 +297,10 @@ public final class BloomsdayFilterTest {
             throwing(NoSuchFileException.class,
                     () -> BloomsdayFilter.open(folder.resolve("absent.bloom")), "absent.bloom");
             throwing(IOException.class, () -> BloomsdayFilter.open(folder), folder.toString());
+            // Its opening would wait for a writer.
+            Path pipe = folder.resolve("pipe");
+            new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor();
+            throwing(IOException.class, () -> BloomsdayFilter.open(pipe), "not a regular file");
         } finally {
             delete(folder);
         }
@@ -395,6 +399,8 @@ public final class BloomsdayFilterTest {
             Duration day = Duration.ofDays(1);
             throwing(unsound, () -> BloomsdayFilter.Watched.open(file, "rt", day), says);
             throwing(unsound, () -> BloomsdayFilter.Watched.map(file, "rt", day), says);
+            throwing(IllegalArgumentException.class,
+                    () -> BloomsdayFilter.Watched.open(file, "ZZ", day), "name of a filter");
             BloomsdayFilter.Watched.open(file, "xt", day).close();
             replace(file, rt);
             try (BloomsdayFilter.Watched expecting = BloomsdayFilter.Watched.map(file, "rt", day);
