@@ -10,11 +10,12 @@
 //! | `follow`, `stored_logs` | the segments of other servers in the store → a set, and once more after a rollback |
 //! | `segment_fetch` | fetches the segments of other servers |
 //! | `sharing` | the thread that follows and keeps leases |
-//! | `store_call` | a call of the store that may take only so long |
+//! | `store_call`, `failure` | a call of the store that may take only so long, and whether its error is to be logged |
 //! | `task_context` | what the tasks of one shared set work with |
 //! | `task_thread` | a thread with tasks that go on for as long as a process runs |
 
 pub(super) mod access;
+mod failure;
 pub(super) mod follow;
 pub(super) mod lease;
 pub(super) mod role;

@@ -10,8 +10,8 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::live::lease::Lease;
 use tokio::sync::{Notify, watch};
 
+use super::failure::is_another_failure;
 use super::role::LiveRole;
-use super::store_call::is_another_failure;
 use crate::live::lock::lock;
 use crate::live::stream::feed_status::{FeedState, FeedStatus};
 

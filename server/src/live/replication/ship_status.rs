@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bloomsday_common::key::FilterName;
 
-use super::store_call::is_another_failure;
+use super::failure::is_another_failure;
 use crate::live::lock::lock;
 
 /// What is known of the shipping of a set.
