@@ -4,14 +4,15 @@
 //! A segment that is damaged or missing is named in the status and looked for again; what follows
 //! it is read all the same, because adds are a union. The lag grows until nothing is missing.
 
+mod error;
 mod frames;
 mod gaps;
 mod late;
 mod receive;
+mod remote_log;
 
 use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,7 +22,6 @@ use std::time::Duration;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{FilterName, SegmentKey};
-use bloomsday_common::live::head::Head;
 use bloomsday_common::live::segment::Frames;
 use bloomsday_common::store::{HeadNow, Store};
 use bytes::Bytes;
@@ -36,9 +36,10 @@ use super::store_call::{CallError, in_time};
 use super::task_context::TaskContext;
 use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
-use crate::live::set::{LateDeletions, LiveSet, MAX_CLOCK_SKEW_MS, SetError};
+use crate::live::set::{LateDeletions, LiveSet};
 use crate::live::stream::{Entry, FromEngine};
-use frames::{Gap, ReadFrames};
+use error::{FollowError, damaged, gap_error, not_fetched, refused, too_many};
+use remote_log::RemoteLog;
 
 /// How often the heads are read.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
@@ -112,62 +113,6 @@ struct LateBatch {
     /// Why it could not be settled, and when that is tried again.
     failure: Option<(String, Instant)>,
     backoff: Backoff,
-}
-
-/// One log.
-#[derive(Default)]
-struct RemoteLog {
-    head: Option<Head>,
-    /// The tag of that head in the store.
-    tag: Option<String>,
-    frames: ReadFrames,
-    /// The last segment that was read or named as damaged.
-    last: Option<SegmentKey>,
-    /// The time of its newest frame.
-    newest_ms: u64,
-    /// By day, the number of the first frame that was applied.
-    applied: BTreeMap<Day, u64>,
-    /// Whether it was said that its server's clock is ahead.
-    is_clock_ahead: bool,
-    /// Whether the engine lacks frames of it that are not in the store, either.
-    is_broken_in_engine: bool,
-    /// The epoch in which it was read beyond its head.
-    read_beyond_head_in: LeaseEpoch,
-    /// Whether a listing since the last change of the head had nothing more.
-    is_listed: bool,
-}
-
-/// Why something was not read.
-#[derive(Debug, thiserror::Error)]
-enum FollowError {
-    #[error("{0}")]
-    Store(#[from] CallError),
-    #[error("{segment} cannot be used: {why}; put back a sound copy; it is read again until then")]
-    Damaged { segment: String, why: String },
-    #[error("`{engine}` has an entry that cannot be used: {why}; its IDs are read from the store")]
-    Entry { engine: String, why: String },
-    #[error("{0}")]
-    Incomplete(String),
-    #[error(
-        "the frames {first} to {last} of the log {node:016x} are not in the store; it is read again"
-    )]
-    Missing { node: u64, first: u64, last: u64 },
-    #[error("the limit on the memory of live filters is reached: raise it")]
-    Memory,
-    #[error("cannot read the log of this server: {0}")]
-    OwnLog(String),
-}
-
-impl FollowError {
-    /// Whether a segment cannot be used, which stops no other.
-    fn is_of_segment(&self) -> bool {
-        let is_gone = |error: &_| matches!(error, CallError::Store(StoreError::NotFound { .. }));
-        match self {
-            FollowError::Damaged { .. } => true,
-            FollowError::Store(error) => is_gone(error),
-            _ => false,
-        }
-    }
 }
 
 impl LogFollower {
@@ -345,14 +290,28 @@ impl LogFollower {
     /// Reads what is new of one log.
     async fn follow(&mut self, node: u64) -> Result<(), FollowError> {
         self.follow_head(node).await?;
-        // The decider before may have been killed between a segment and the head.
         let epoch = self.epoch.0;
-        let is_new = self.logs.get(&node).is_some_and(|log| log.read_beyond_head_in != epoch);
-        while is_new && self.follow_listed(node).await? > 0 {}
+        if self.logs.get(&node).is_some_and(|log| log.read_beyond_head_in != epoch) {
+            // The decider before may have been killed between a segment and the head.
+            self.read_last_again(node).await?;
+            while self.follow_listed(node).await? > 0 {}
+        }
         if let Some(log) = self.logs.get_mut(&node) {
             log.read_beyond_head_in = epoch;
         }
         Ok(())
+    }
+
+    /// Reads the last segment once more: it may have been written again with more frames.
+    async fn read_last_again(&mut self, node: u64) -> Result<(), FollowError> {
+        let Some(last) = self.logs.get(&node).and_then(|log| log.last.clone()) else {
+            return Ok(());
+        };
+        match self.fetch_and_apply(&last).await {
+            Err(why) if !why.is_of_segment() => Err(why),
+            // What it had was read, or is missed already.
+            _ => Ok(()),
+        }
     }
 
     /// Reads a log up to its head.
@@ -506,32 +465,6 @@ impl LogFollower {
     }
 }
 
-impl RemoteLog {
-    /// The number of the last frame that the store has, as far as is known.
-    fn shipped(&self) -> u64 {
-        self.head.as_ref().map_or(0, |head| head.seq)
-    }
-
-    /// What is missing of it: the first of the gaps.
-    fn first_gap(&self, node: u64) -> Option<FollowError> {
-        self.frames.gaps(self.shipped()).into_iter().next().map(|gap| gap_error(node, gap))
-    }
-
-    /// Says once that its times are too far ahead for a server that takes over: of one ID the later
-    /// change counts.
-    fn warn_if_clock_is_ahead(&mut self, filter: &FilterName, node: u64, now: u64) {
-        let ahead = self.newest_ms.saturating_sub(now);
-        if ahead > MAX_CLOCK_SKEW_MS && !std::mem::replace(&mut self.is_clock_ahead, true) {
-            let seconds = ahead / 1000;
-            tracing::error!(
-                %filter,
-                "the log {node:016x} has changes from {seconds} s in the future by this clock: later changes by servers with \
-                 other clocks do not count until then; set the clocks"
-            );
-        }
-    }
-}
-
 /// The next entry of an engine; never without one.
 async fn next_entry(entries: &mut Option<mpsc::Receiver<FromEngine>>) -> Option<FromEngine> {
     match entries {
@@ -548,40 +481,11 @@ fn from_next(mut keys: Vec<(SegmentKey, u64)>, next: u64) -> Vec<(SegmentKey, u6
     keys
 }
 
-fn refused(refusal: SetError) -> FollowError {
-    match refusal {
-        SetError::Memory => FollowError::Memory,
-        other => FollowError::Incomplete(format!("{other:?}")),
-    }
-}
-
 async fn fetch(store: &Store, key: &SegmentKey) -> Result<Bytes, FollowError> {
     match in_time(store.segment(key)).await {
         Err(CallError::Store(error)) => Err(not_fetched(key, error)),
         other => Ok(other?),
     }
-}
-
-/// The error of a segment that did not come: one that is too large is as good as damaged.
-fn not_fetched(key: &SegmentKey, error: StoreError) -> FollowError {
-    match error {
-        StoreError::TooManyBytes { .. } => damaged(key, &error),
-        other => FollowError::Store(other.into()),
-    }
-}
-
-fn gap_error(node: u64, gap: Gap) -> FollowError {
-    let Gap { first, last, why, .. } = gap;
-    why.map_or(FollowError::Missing { node, first, last }, FollowError::Incomplete)
-}
-
-fn too_many(known: usize) -> FollowError {
-    FollowError::Incomplete(format!("{known} segments cannot be used: see the log"))
-}
-
-/// The error of a segment that cannot be used.
-fn damaged(key: &SegmentKey, why: &dyn Display) -> FollowError {
-    FollowError::Damaged { segment: key.to_string(), why: why.to_string() }
 }
 
 #[cfg(test)]

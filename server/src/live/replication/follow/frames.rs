@@ -17,6 +17,9 @@ pub(super) struct ReadFrames {
     runs: BTreeMap<u64, Run>,
     /// By the number of its first frame, each segment that cannot be used.
     unusable: BTreeMap<u64, Unusable>,
+    /// Whether what follows the last frame that was read was in a segment that is too old by now:
+    /// what is before the next one is not missed.
+    is_end_expired: bool,
 }
 
 /// Frames that were read, one after the other.
@@ -77,7 +80,7 @@ impl ReadFrames {
     /// that nobody knows where it ends.
     pub(super) fn is_end_unknown(&self) -> bool {
         let last = self.unusable.last_key_value().map(|(first, _)| *first);
-        last.is_some() && last >= self.next()
+        self.is_end_expired || last.is_some() && last >= self.next()
     }
 
     /// Frames before this one are not followed, unless some were read already.
@@ -90,6 +93,10 @@ impl ReadFrames {
         let (mut first, mut last) = frames.into_inner();
         let (begin, _) = *self.begin.get_or_insert((first, day));
         first = first.max(begin);
+        if let Some(next) = self.next().filter(|next| self.is_end_expired && *next <= last) {
+            self.is_end_expired = false;
+            first = first.min(next);
+        }
         if last < first {
             return;
         }
@@ -115,8 +122,12 @@ impl ReadFrames {
         self.unusable.insert(first, Unusable { day, why }).is_none()
     }
 
-    /// All segments that the store has of a gap were read, but for some of which this is the first
-    /// frame.
+    /// Whether the segment that begins with this frame cannot be used.
+    pub(super) fn is_unusable(&self, first: u64) -> bool {
+        self.unusable.contains_key(&first)
+    }
+
+    /// Of a gap, only the segments that begin with these frames cannot be used.
     pub(super) fn keep_unusable(&mut self, gap: &Gap, found: &[u64]) {
         self.unusable.retain(|first, _| !gap.is_of(*first) || found.contains(first));
     }
@@ -133,8 +144,8 @@ impl ReadFrames {
             }
             (next, day, run_before) = (run.last.saturating_add(1), run.days.1, *first);
         }
-        // Others may have the first frames of a segment that cannot be used. If not all of it is
-        // known to be in the store, nobody knows whether they have the last ones.
+        // Others may have the first frames of a segment that cannot be used. If the head does not
+        // say that it is there, nobody knows whether they have the last ones, too.
         let last = self.unusable.last_key_value().map(|(first, _)| *first);
         if let Some(last) = last.filter(|first| *first >= next || *first > shipped) {
             gaps.push(self.gap(next..=last.max(next), (day, day), run_before));
@@ -171,7 +182,12 @@ impl ReadFrames {
         for gap in self.gaps(shipped) {
             if gap.days.1 < since {
                 self.keep_unusable(&gap, &[]);
-                self.add(gap.first..=gap.last, gap.days.1);
+                if Some(gap.first) == self.next() {
+                    // Nobody knows where its last segment ended.
+                    self.is_end_expired = true;
+                } else {
+                    self.add(gap.first..=gap.last, gap.days.1);
+                }
             }
         }
         let gaps = self.gaps(shipped);
@@ -260,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unusable_segment_that_was_not_shipped_to_its_end_is_a_gap_until_it_is_gone() {
+    fn an_unusable_segment_beyond_the_head_is_a_gap_until_it_is_gone() {
         let mut frames = ReadFrames::default();
         frames.add_unusable(10, day(1), "torn".into());
         frames.add(10..=20, day(1));
@@ -279,15 +295,20 @@ mod tests {
         frames.add(11..=20, day(1));
         frames.add(31..=40, day(3));
         frames.add_unusable(41, day(4), "torn".into());
+        // The last segment had two frames.
         let since = |frames: &mut ReadFrames, number| {
-            let gaps = frames.gaps_since(day(number), 40);
+            let gaps = frames.gaps_since(day(number), 42);
             Vec::from_iter(gaps.into_iter().map(|gap| gap.first))
         };
         assert_eq!(since(&mut frames, 1), [1, 21, 41]);
         assert_eq!(since(&mut frames, 2), [21, 41]);
         assert_eq!(since(&mut frames, 4), [41]);
         assert_eq!(since(&mut frames, 5), [0; 0]);
-        assert_eq!((frames.next(), frames.problems(40)), (Some(42), 0));
+        assert_eq!((frames.next(), frames.problems(42)), (Some(41), 0));
+        assert!(frames.is_end_unknown());
+        frames.add(43..=50, day(5));
+        assert!(!frames.is_end_unknown());
+        assert_eq!((frames.next(), missing(&frames, 50)), (Some(51), vec![]));
     }
 
     #[test]

@@ -1,49 +1,15 @@
 //! Frames of a log that could not be read: they are looked for again, and what follows them is read
 //! all the same.
 
-use std::ops::{Bound, RangeInclusive};
+use std::cmp::Reverse;
 
-use bloomsday_common::day::Day;
 use bloomsday_common::key::SegmentKey;
 
 use super::frames::Gap;
-use super::{CallError, FollowError, LogFollower, RemoteLog, fetch, from_next, gap_error, in_time};
+use super::{CallError, FollowError, LogFollower, MAX_PROBLEMS, RemoteLog, fetch, in_time};
 
-impl RemoteLog {
-    /// Checks that these segments, of each the number of its first and its last frame, are all that
-    /// the log has in the store of these days, as far as is known.
-    pub(super) fn check_all(
-        &self,
-        node: u64,
-        days: RangeInclusive<Day>,
-        mut segments: Vec<(u64, u64)>,
-    ) -> Result<(), FollowError> {
-        let mut gaps = self.frames.gaps(self.shipped()).into_iter();
-        if let Some(gap) = gaps.find(|gap| gap.days.1 >= *days.start()) {
-            return Err(gap_error(node, gap));
-        }
-        // What came by an engine need not be there yet.
-        let Some(head) = &self.head else { return Ok(()) };
-        segments.sort_unstable();
-        let found = segments.first().map(|(first, _)| *first);
-        let later = self.applied.range((Bound::Excluded(*days.end()), Bound::Unbounded));
-        let later = later.map(|(_, first)| first.saturating_sub(1));
-        let mut end = later.chain([head.seq]).min().unwrap_or(head.seq);
-        let applied = self.applied.range(days).next().map(|(_, first)| *first);
-        let Some(mut next) = found.into_iter().chain(applied).min() else { return Ok(()) };
-        for (first, last) in segments {
-            if first > next {
-                end = end.min(first - 1);
-                break;
-            }
-            next = next.max(last.saturating_add(1));
-        }
-        if next > end {
-            return Ok(());
-        }
-        Err(FollowError::Missing { node, first: next, last: end })
-    }
-}
+/// How many segments before a gap are read at a time.
+const MAX_LOOKS_BACK: usize = 64;
 
 impl LogFollower {
     /// Looks again for what could not be read. Whatever waits for a gap, late deletions too, ends
@@ -52,6 +18,9 @@ impl LogFollower {
         let since = *self.days().start();
         let gaps_of = |(node, log): (&u64, &mut RemoteLog)| {
             let gaps = log.frames.gaps_since(since, log.shipped());
+            if gaps.is_empty() {
+                log.looked_back.clear();
+            }
             gaps.into_iter().map(|gap| (*node, gap)).collect::<Vec<_>>()
         };
         let gaps: Vec<(u64, Gap)> = self.logs.iter_mut().flat_map(gaps_of).collect();
@@ -74,23 +43,52 @@ impl LogFollower {
         }
     }
 
-    /// Applies the segments that begin in a gap, and the one before them, which may be longer than
-    /// it was. Returns whether they had a frame that was not read.
+    /// Applies the segments that begin in a gap; if they have nothing that was not read, those
+    /// before them on its days, which may be longer than they were. Returns whether they had.
+    ///
+    /// Cost: of those before, [`MAX_LOOKS_BACK`] are read at a time, and each once.
     async fn fill(&mut self, node: u64, gap: &Gap) -> Result<bool, FollowError> {
-        let (mut is_any_new, mut unusable) = (false, Vec::new());
+        let (mut is_any_new, mut unusable, mut before) = (false, Vec::new(), Vec::new());
         for day in gap.days.0.through(gap.days.1) {
-            let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
-            let keys = from_next(listed, gap.first.saturating_sub(1)).into_iter();
-            let keys = keys.map(|(key, _)| key).take_while(|key| key.first_seq <= gap.last);
-            for key in keys {
-                match self.fetch_and_apply(&key).await {
-                    Ok(is_new) => is_any_new |= is_new,
-                    Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
-                    Err(why) => {
-                        unusable.push(key.first_seq);
-                        self.note_unusable(&key, &why);
+            for (key, size) in
+                in_time(self.store.segments_of(&self.filter, day, node, None)).await?
+            {
+                if key.first_seq < gap.first {
+                    before.push((key, size));
+                } else if key.first_seq <= gap.last && unusable.len() < MAX_PROBLEMS {
+                    match self.fetch_and_apply(&key).await {
+                        Ok(is_new) => is_any_new |= is_new,
+                        Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
+                        Err(why) => {
+                            unusable.push(key.first_seq);
+                            self.note_unusable(&key, &why);
+                        }
                     }
                 }
+            }
+        }
+        let Some(log) = self.logs.get_mut(&node) else { return Ok(is_any_new) };
+        // One that cannot be used may be put back with the same size.
+        let is_read = |(key, size): &(SegmentKey, u64)| {
+            log.looked_back.get(key) == Some(size) && !log.frames.is_unusable(key.first_seq)
+        };
+        before.retain(|segment| !is_read(segment));
+        before.sort_by_key(|(key, _)| Reverse(key.first_seq));
+        for (key, size) in before.into_iter().take(MAX_LOOKS_BACK) {
+            if is_any_new {
+                return Ok(true);
+            }
+            match self.fetch_and_apply(&key).await {
+                Ok(is_new) => is_any_new |= is_new,
+                Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
+                // It was read, or has a gap of its own.
+                Err(_) => {
+                    unusable.push(key.first_seq);
+                    continue;
+                }
+            }
+            if let Some(log) = self.logs.get_mut(&node) {
+                log.looked_back.insert(key, size);
             }
         }
         if let Some(log) = self.logs.get_mut(&node) {
@@ -99,7 +97,7 @@ impl LogFollower {
         Ok(is_any_new)
     }
 
-    async fn fetch_and_apply(&mut self, key: &SegmentKey) -> Result<bool, FollowError> {
+    pub(super) async fn fetch_and_apply(&mut self, key: &SegmentKey) -> Result<bool, FollowError> {
         let bytes = fetch(&self.store, key).await?;
         self.apply(key, &bytes).await
     }

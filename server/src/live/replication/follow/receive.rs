@@ -101,7 +101,8 @@ impl LogFollower {
             return Ok(Received::OutOfOrder(header.node));
         };
         log.is_broken_in_engine = false;
-        let day = Day::of(self.clock.now());
+        let first_ms = frames.clone().find_map(Result::ok).map(|frame| frame.ms);
+        let day = first_ms.map_or_else(|| Day::of(self.clock.now()), Day::at_unix_ms);
         let Header { node, epoch, first_seq, .. } = header;
         let key = SegmentKey { filter: self.filter.clone(), day, node, epoch, first_seq };
         let mut new = frames.map_while(Result::ok).skip_while(|frame| frame.seq < next);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use bloomsday_common::hash::mix64;
+use bloomsday_common::live::head::Head;
 use bloomsday_common::live::segment::{Header, Op, append_hashes, closed, set_number};
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -30,6 +31,10 @@ enum Event {
     /// A segment is written again with the frames of so many that follow it, by the process that
     /// wrote it or by a later one.
     WriteLonger(u64, u64, u32),
+    /// Every segment is put back.
+    PutAllBack,
+    /// The frames from the first segment on that is damaged or gone are written as one segment.
+    WriteFromFirstBad,
     Round,
 }
 
@@ -56,6 +61,8 @@ struct Log {
     filter: FilterName,
     now: Timestamp,
     segments: u64,
+    /// Those that are damaged or gone.
+    bad: BTreeSet<u64>,
 }
 
 impl Log {
@@ -68,7 +75,10 @@ impl Log {
         SegmentKey { filter, day, node: NODE, epoch, first_seq: Log::first_of(segment) }
     }
 
-    async fn write(&self, segment: u64, count: u64, epoch: u32) {
+    async fn write(&mut self, segment: u64, count: u64, epoch: u32) {
+        if epoch == 1 {
+            self.bad.remove(&segment);
+        }
         let (key, now) = (self.key(segment, epoch), ms_of(self.now));
         let set = set_number(0, self.filter.as_str().as_bytes());
         let SegmentKey { node, first_seq, .. } = key;
@@ -108,6 +118,12 @@ impl Log {
         Log::first_of(self.segments) - 1
     }
 
+    fn note_bad(&mut self, segment: u64, epoch: u32) {
+        if epoch == 1 && segment < self.segments {
+            self.bad.insert(segment);
+        }
+    }
+
     async fn change(&mut self, event: &Event) {
         match *event {
             Event::Ship => {
@@ -119,9 +135,25 @@ impl Log {
                 let key = self.key(segment, epoch);
                 if let Ok(bytes) = self.store.segment(&key).await {
                     self.replace(&key, bytes.slice(1..)).await;
+                    self.note_bad(segment, epoch);
                 }
             }
-            Event::Delete(segment, epoch) => self.delete(&self.key(segment, epoch)),
+            Event::Delete(segment, epoch) => {
+                self.delete(&self.key(segment, epoch));
+                self.note_bad(segment, epoch);
+            }
+            Event::PutAllBack => {
+                for segment in 0..self.segments {
+                    self.write(segment, 1, 1).await;
+                }
+                self.write_head().await;
+            }
+            Event::WriteFromFirstBad => {
+                if let Some(first) = self.bad.first().copied() {
+                    self.write(first, self.segments - first, 1).await;
+                }
+                self.write_head().await;
+            }
             Event::PutBack(segment) if segment < self.segments => self.write(segment, 1, 1).await,
             Event::WriteLonger(segment, more, epoch) if segment < self.segments => {
                 let count = (more + 1).min(self.segments - segment);
@@ -152,6 +184,7 @@ proptest! {
     #[test]
     fn a_round_that_succeeds_has_all_and_one_after_the_log_is_whole_again_succeeds(
         events in events(),
+        mend in prop_oneof![Just(Event::PutAllBack), Just(Event::WriteFromFirstBad)],
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let folder = TempDir::new().unwrap();
@@ -160,15 +193,15 @@ proptest! {
         let live = Live::open(LiveConfig::new(None)).unwrap();
         let mut follower = follower(&live, store.clone(), &filter);
         let (now, set) = (follower.clock.now(), follower.set.clone());
-        let mut log = Log { store, folder: folder.path().to_owned(), filter, now, segments: 0 };
-        let whole = (0..SEGMENTS).map(Event::PutBack).chain([Event::Ship, Event::Round]);
+        let mut log = Log { store, folder: folder.path().to_owned(), filter, now, segments: 0, bad: BTreeSet::new() };
+        let whole = [mend, Event::Round, Event::Round];
         // What is older than the first segment that a follower finds may be pruned.
         let all = [Event::Ship, Event::Round].into_iter().chain(events).chain(whole);
         let (mut shipped, mut last) = (0, Ok(0));
         for event in all {
             runtime.block_on(log.change(&event));
             match event {
-                Event::Ship => shipped = log.last(),
+                Event::Ship | Event::PutAllBack | Event::WriteFromFirstBad => shipped = log.last(),
                 Event::Round => {
                     follower.list_due = Instant::now();
                     last = runtime.block_on(follower.round());
