@@ -314,14 +314,14 @@ fn read(path: &Path) -> Result<File, Error> {
     })
 }
 
-/// HDFS has no conditional replacement of a record, and its client refuses one: the first rollback
-/// or the second build of a day would fail. So this fails before the first.
 /// Whether a local store has blobs or live IDs. The heartbeat of a server makes a folder in any.
 fn has_filters(folder: &Path) -> bool {
     let mut filters = folder.read_dir().into_iter().flatten().flatten();
     filters.any(|filter| ["blobs", "live"].iter().any(|of| filter.path().join(of).is_dir()))
 }
 
+/// HDFS has no conditional replacement of a record, and its client refuses one: the first rollback
+/// or the second build of a day would fail. So this fails before the first.
 fn refuse_pointers_on_hdfs(address: &str) -> Result<(), Error> {
     if !is_hdfs(address) {
         return Ok(());

@@ -64,7 +64,9 @@ pub(crate) enum Error {
     Usage(String),
     #[error("{0}")]
     NotFound(String),
-    #[error("{filter}: {record} cannot be read, so no blob was deleted: mend that record")]
+    #[error(
+        "{filter}: {record} cannot be read, so every blob is kept: `bloomsday status {filter}` says how to mend it"
+    )]
     KeptAll { filter: FilterName, record: String },
     #[error("cannot {doing}: {source}")]
     System { doing: String, source: std::io::Error },

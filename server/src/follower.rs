@@ -293,7 +293,7 @@ impl Follower {
     }
 
     /// Whether a rejected blob was uploaded again, at its own key.
-    async fn is_uploaded_again(&self, loader: &Loader, followed: &Followed) -> bool {
+    async fn is_uploaded_again(&mut self, loader: &Loader, followed: &Followed) -> bool {
         if !self.state.is_rejected(followed) {
             return false;
         }
@@ -342,17 +342,18 @@ impl Follower {
             }
             Err(error) => error,
         };
-        if let LoadError::Permanent(why) = &error {
-            let upload = loader.upload_of(&followed.blob).await;
-            self.state.rejected(&followed, why, upload);
+        if let LoadError::Permanent { why, upload } = &error {
+            self.state.rejected(&followed, why, upload.clone());
         }
         let may_try_older = !self.served.is_loaded() && !older.is_empty();
         match error {
             // A missing blob is not rejected: it may come back, and each poll asks for it again.
-            LoadError::Permanent(why) | LoadError::Missing(why) if may_try_older => {
+            LoadError::Permanent { why, .. } | LoadError::Missing(why) if may_try_older => {
                 Attempt::TryOlder { days: older, why }
             }
-            LoadError::Permanent(why) | LoadError::Missing(why) | LoadError::Transient(why) => {
+            LoadError::Permanent { why, .. }
+            | LoadError::Missing(why)
+            | LoadError::Transient(why) => {
                 Attempt::Done(RoundResult::failed_after(rejected_newer, why))
             }
         }
@@ -492,7 +493,7 @@ impl Follower {
                 self.status.counts.loaded(generation);
                 self.status.counts.load_seconds = clock.elapsed().as_secs_f64();
             }
-            Err(LoadError::Permanent(_)) => self.status.counts.loads_rejected += 1,
+            Err(LoadError::Permanent { .. }) => self.status.counts.loads_rejected += 1,
             Err(LoadError::Transient(_) | LoadError::Missing(_)) => {
                 self.status.counts.loads_failed += 1
             }

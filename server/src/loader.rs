@@ -44,7 +44,17 @@ pub(crate) enum LoadError {
     /// The next poll may succeed.
     Transient(String),
     /// The bytes are wrong: the blob is not fetched again until it or its record changes.
-    Permanent(String),
+    Permanent {
+        why: String,
+        /// Which upload it was, if the store said so.
+        upload: Option<String>,
+    },
+}
+
+impl LoadError {
+    fn permanent(why: String) -> LoadError {
+        LoadError::Permanent { why, upload: None }
+    }
 }
 
 /// Loads blobs, for all filters.
@@ -94,7 +104,7 @@ fn after_attempt(error: &AttemptError, attempts_left: u32, past_caches: bool) ->
         return AfterAttempt::TryPastCaches;
     }
     if has_arrived {
-        return AfterAttempt::Fail(LoadError::Permanent);
+        return AfterAttempt::Fail(LoadError::permanent);
     }
     // The store reports one size and sent another: the body was cut, and the blob may be sound.
     let is_cut = matches!(error, Error::Length { .. });
@@ -104,7 +114,7 @@ fn after_attempt(error: &AttemptError, attempts_left: u32, past_caches: bool) ->
         Kind::NotFound => AfterAttempt::Fail(|why| {
             LoadError::Missing(format!("{why}: rebuild that day or repoint"))
         }),
-        Kind::Corrupt | Kind::Usage => AfterAttempt::Fail(LoadError::Permanent),
+        Kind::Corrupt | Kind::Usage => AfterAttempt::Fail(LoadError::permanent),
         _ => AfterAttempt::Fail(LoadError::Transient),
     }
 }
@@ -133,7 +143,7 @@ impl Loader {
         let loading = AssertUnwindSafe(loading).catch_unwind();
         match tokio::time::timeout(self.deadline, loading).await {
             Ok(Ok(loaded)) => loaded,
-            Ok(Err(_)) => Err(LoadError::Permanent(format!("loading {} panicked", followed.blob))),
+            Ok(Err(_)) => Err(LoadError::permanent(format!("loading {} panicked", followed.blob))),
             Err(_) => {
                 let (blob, seconds) = (&followed.blob, self.deadline.as_secs());
                 Err(LoadError::Transient(format!("{blob} did not arrive within {seconds} s")))
@@ -166,16 +176,29 @@ impl Loader {
             return Ok(generation);
         }
         let mut backoff = Backoff::new(FIRST_PAUSE, MAX_PAUSE);
-        let mut past_caches = false;
+        let (mut past_caches, mut upload) = (false, None);
         for attempts_left in (0..MAX_ATTEMPTS).rev() {
             let error = match self.load_once(followed, spare_buffer, past_caches).await {
                 Ok(generation) => return Ok(generation),
                 Err(error) => error,
             };
             match after_attempt(&error, attempts_left, past_caches) {
-                AfterAttempt::TryPastCaches => past_caches = true,
+                AfterAttempt::TryPastCaches => {
+                    // Before the blob is fetched again: it may be mended while that goes on.
+                    upload = self.upload_of(&followed.blob).await;
+                    past_caches = true;
+                }
                 AfterAttempt::TryLater => tokio::time::sleep(backoff.after_failure()).await,
-                AfterAttempt::Fail(as_error) => return Err(as_error(self.describe_attempt(error))),
+                AfterAttempt::Fail(as_error) => {
+                    let mut failed = as_error(self.describe_attempt(error));
+                    if let LoadError::Permanent { upload: of_blob, .. } = &mut failed {
+                        *of_blob = match upload {
+                            None => self.upload_of(&followed.blob).await,
+                            known => known,
+                        };
+                    }
+                    return Err(failed);
+                }
             }
         }
         unreachable!("the last attempt returns")
@@ -336,7 +359,7 @@ mod tests {
             AfterAttempt::TryPastCaches => "past caches",
             AfterAttempt::TryLater => "later",
             AfterAttempt::Fail(as_error) => match as_error(String::new()) {
-                LoadError::Permanent(_) => "permanent",
+                LoadError::Permanent { .. } => "permanent",
                 LoadError::Transient(_) => "transient",
                 LoadError::Missing(_) => "missing",
             },

@@ -35,7 +35,24 @@ struct Rejected {
     why: String,
     /// Which upload it was, if the store said so.
     upload: Option<String>,
+    /// How often it was loaded.
+    loads: u32,
+    /// How often it was looked for since.
+    looks: u32,
 }
+
+impl Rejected {
+    /// After how many looks another upload is loaded: the first ones at once, then ever later.
+    /// Servers behind one address may call the same bytes different uploads.
+    fn due(&self) -> u32 {
+        1 << self.loads.saturating_sub(MAX_LOADS_AT_ONCE).min(MAX_DOUBLINGS)
+    }
+}
+
+/// How many uploads of a rejected blob are loaded at once.
+const MAX_LOADS_AT_ONCE: u32 = 3;
+/// So that what is always another upload is loaded once in 256 polls.
+const MAX_DOUBLINGS: u32 = 8;
 
 /// What to do with the blob that is named.
 #[derive(Debug, PartialEq)]
@@ -82,10 +99,15 @@ impl FollowState {
         self.rejected.iter().find(|rejected| rejected.identity == identity(followed))
     }
 
-    /// Whether a rejected blob is in the store by another upload now, as far as the store says it.
-    pub(crate) fn is_uploaded_again(&self, followed: &Followed, upload: Option<&str>) -> bool {
-        let rejected = self.find_rejected(followed);
-        upload.is_some() && rejected.is_some_and(|rejected| rejected.upload.as_deref() != upload)
+    /// Whether to load a rejected blob again, since it is in the store by another upload now.
+    pub(crate) fn is_uploaded_again(&mut self, followed: &Followed, upload: Option<&str>) -> bool {
+        let identity = identity(followed);
+        let Some(rejected) = self.rejected.iter_mut().find(|of| of.identity == identity) else {
+            return false;
+        };
+        rejected.looks = rejected.looks.saturating_add(1);
+        let is_another = upload.is_some() && rejected.upload.as_deref() != upload;
+        is_another && rejected.looks >= rejected.due()
     }
 
     pub(crate) fn is_rejected(&self, followed: &Followed) -> bool {
@@ -95,8 +117,10 @@ impl FollowState {
     /// The blob, which is of this upload, has a permanent error.
     pub(crate) fn rejected(&mut self, followed: &Followed, why: &str, upload: Option<String>) {
         let identity = identity(followed);
+        let loads = self.find_rejected(followed).map_or(1, |before| before.loads + 1);
         self.rejected.retain(|rejected| rejected.identity != identity);
-        self.rejected.push_back(Rejected { identity, why: why.to_owned(), upload });
+        let why = why.to_owned();
+        self.rejected.push_back(Rejected { identity, why, upload, loads, looks: 0 });
         if self.rejected.len() > MAX_REJECTED {
             self.rejected.pop_front();
         }
@@ -181,9 +205,19 @@ mod tests {
             (Some("a"), None, false),
             (None, Some("a"), true),
         ] {
+            let mut state = FollowState::default();
             state.rejected(&followed(2), "digest", at.map(str::to_owned));
             assert_eq!(state.is_uploaded_again(&followed(2), now), again, "{at:?} {now:?}");
         }
+        // A store that always says another: loaded less and less often.
+        let mut loads = 0;
+        for look in 0..1_000 {
+            if loads == 0 || state.is_uploaded_again(&followed(2), Some(&look.to_string())) {
+                state.rejected(&followed(2), "digest", Some("a".into()));
+                loads += 1;
+            }
+        }
+        assert!((8..16).contains(&loads), "{loads} loads");
     }
 
     #[test]
