@@ -304,9 +304,9 @@ impl LogFollower {
 
     /// Reads the last segment once more: it may have been written again with more frames.
     async fn read_last_again(&mut self, node: u64) -> Result<(), FollowError> {
-        let Some(last) = self.logs.get(&node).and_then(|log| log.last.clone()) else {
-            return Ok(());
-        };
+        let since = *self.days().start();
+        let last = self.logs.get(&node).and_then(|log| log.last.clone());
+        let Some(last) = last.filter(|last| last.day >= since) else { return Ok(()) };
         match self.fetch_and_apply(&last).await {
             Err(why) if !why.is_of_segment() => Err(why),
             // What it had was read, or is missed already.
@@ -389,7 +389,7 @@ impl LogFollower {
         for day in first.through(*days.end()) {
             let after = last.as_ref();
             let keys = in_time(self.store.segments_of(&self.filter, day, node, after)).await?;
-            let keys = from_next(keys, self.logs[&node].frames.next().unwrap_or(0));
+            let keys = from_next(keys, self.logs[&node].frames.after_read().unwrap_or(0));
             many += keys.len();
             let mut fetched = pin!(fetch_all(&self.store, keys, MAX_CONCURRENT_FETCHES));
             while let Some((key, bytes)) = in_time(async { Ok(fetched.next().await) }).await? {

@@ -17,9 +17,10 @@ pub(super) struct ReadFrames {
     runs: BTreeMap<u64, Run>,
     /// By the number of its first frame, each segment that cannot be used.
     unusable: BTreeMap<u64, Unusable>,
-    /// Whether what follows the last frame that was read was in a segment that is too old by now:
-    /// what is before the next one is not missed.
-    is_end_expired: bool,
+    /// Set when the days of an unusable last segment are over, to the last frame that the store had
+    /// then. Nobody knows where that segment ended, so what was not read up to there does not count
+    /// as missing.
+    expired: Option<u64>,
 }
 
 /// Frames that were read, one after the other.
@@ -58,9 +59,15 @@ impl Gap {
 
 impl ReadFrames {
     /// The number after the last frame that was read; unknown before the first one.
-    pub(super) fn next(&self) -> Option<u64> {
+    pub(super) fn after_read(&self) -> Option<u64> {
         let (begin, _) = self.begin?;
         Some(self.runs.last_key_value().map_or(begin, |(_, run)| run.last.saturating_add(1)))
+    }
+
+    /// The number of the next frame that is needed; unknown before the first one.
+    pub(super) fn next(&self) -> Option<u64> {
+        let expired = self.expired.map_or(0, |last| last.saturating_add(1));
+        Some(self.after_read()?.max(expired))
     }
 
     /// The day of the last segment that was read.
@@ -80,7 +87,7 @@ impl ReadFrames {
     /// that nobody knows where it ends.
     pub(super) fn is_end_unknown(&self) -> bool {
         let last = self.unusable.last_key_value().map(|(first, _)| *first);
-        self.is_end_expired || last.is_some() && last >= self.next()
+        last.is_some() && last >= self.next()
     }
 
     /// Frames before this one are not followed, unless some were read already.
@@ -93,12 +100,16 @@ impl ReadFrames {
         let (mut first, mut last) = frames.into_inner();
         let (begin, _) = *self.begin.get_or_insert((first, day));
         first = first.max(begin);
-        if let Some(next) = self.next().filter(|next| self.is_end_expired && *next <= last) {
-            self.is_end_expired = false;
-            first = first.min(next);
-        }
         if last < first {
             return;
+        }
+        if let (Some(expired), Some(next)) = (self.expired, self.after_read())
+            && next <= last
+        {
+            self.expired = Some(expired).filter(|expired| last < *expired);
+            if next < first {
+                self.runs.insert(next, Run { last: expired.min(first - 1), days: (day, day) });
+            }
         }
         let mut days = (day, day);
         // One run with those that it meets.
@@ -144,8 +155,9 @@ impl ReadFrames {
             }
             (next, day, run_before) = (run.last.saturating_add(1), run.days.1, *first);
         }
-        // Others may have the first frames of a segment that cannot be used. If the head does not
-        // say that it is there, nobody knows whether they have the last ones, too.
+        next = next.max(self.next().unwrap_or(next));
+        // Other segments may have the frames of an unusable one. If it begins after the head,
+        // nobody knows where it ends: it counts as a gap.
         let last = self.unusable.last_key_value().map(|(first, _)| *first);
         if let Some(last) = last.filter(|first| *first >= next || *first > shipped) {
             gaps.push(self.gap(next..=last.max(next), (day, day), run_before));
@@ -183,8 +195,7 @@ impl ReadFrames {
             if gap.days.1 < since {
                 self.keep_unusable(&gap, &[]);
                 if Some(gap.first) == self.next() {
-                    // Nobody knows where its last segment ended.
-                    self.is_end_expired = true;
+                    self.expired = Some(gap.last.max(shipped));
                 } else {
                     self.add(gap.first..=gap.last, gap.days.1);
                 }
@@ -304,11 +315,30 @@ mod tests {
         assert_eq!(since(&mut frames, 2), [21, 41]);
         assert_eq!(since(&mut frames, 4), [41]);
         assert_eq!(since(&mut frames, 5), [0; 0]);
-        assert_eq!((frames.next(), frames.problems(42)), (Some(41), 0));
-        assert!(frames.is_end_unknown());
-        frames.add(43..=50, day(5));
-        assert!(!frames.is_end_unknown());
-        assert_eq!((frames.next(), missing(&frames, 50)), (Some(51), vec![]));
+        assert_eq!((frames.after_read(), frames.next()), (Some(41), Some(43)));
+        assert_eq!((frames.problems(42), frames.is_end_unknown()), (0, false));
+        // What the log had after that is needed.
+        frames.add_unusable(43, day(6), "torn".into());
+        assert_eq!((missing(&frames, 60), frames.is_end_unknown()), (vec![(43, 43)], true));
+        frames.add(51..=60, day(6));
+        assert_eq!((frames.next(), missing(&frames, 60)), (Some(61), vec![(43, 50)]));
+        frames.add(43..=50, day(6));
+        assert_eq!(missing(&frames, 60), []);
+        assert!(frames.has(42));
+    }
+
+    #[test]
+    fn what_was_not_read_of_an_expired_end_is_read_if_it_is_there() {
+        let mut frames = ReadFrames::default();
+        frames.add(1..=10, day(0));
+        frames.add_unusable(11, day(0), "torn".into());
+        assert_eq!(frames.gaps_since(day(1), 30), []);
+        assert!(frames.next() == Some(31) && !frames.has(15));
+        frames.add(15..=20, day(1));
+        assert!(frames.has(11) && frames.has(14), "in the expired one");
+        assert!(frames.next() == Some(31) && !frames.has(21));
+        frames.add(31..=40, day(1));
+        assert!(frames.has(30) && frames.next() == Some(41) && missing(&frames, 40).is_empty());
     }
 
     #[test]

@@ -18,7 +18,8 @@ impl LogFollower {
         let since = *self.days().start();
         let gaps_of = |(node, log): (&u64, &mut RemoteLog)| {
             let gaps = log.frames.gaps_since(since, log.shipped());
-            if gaps.is_empty() {
+            let is_complete = log.frames.next().is_none_or(|next| next > log.shipped());
+            if gaps.is_empty() && is_complete {
                 log.looked_back.clear();
             }
             gaps.into_iter().map(|gap| (*node, gap)).collect::<Vec<_>>()
@@ -43,10 +44,11 @@ impl LogFollower {
         }
     }
 
-    /// Applies the segments that begin in a gap; if they have nothing that was not read, those
-    /// before them on its days, which may be longer than they were. Returns whether they had.
+    /// Reads the segments that begin in a gap. If they bring no new frame, reads earlier ones of
+    /// the same days: they may have been written again, longer. Returns whether a new frame came.
     ///
-    /// Cost: of those before, [`MAX_LOOKS_BACK`] are read at a time, and each once.
+    /// Cost: of the earlier ones, [`MAX_LOOKS_BACK`] sound ones at a time, each once while
+    /// something is missing.
     async fn fill(&mut self, node: u64, gap: &Gap) -> Result<bool, FollowError> {
         let (mut is_any_new, mut unusable, mut before) = (false, Vec::new(), Vec::new());
         for day in gap.days.0.through(gap.days.1) {
@@ -57,7 +59,7 @@ impl LogFollower {
                     before.push((key, size));
                 } else if key.first_seq <= gap.last && unusable.len() < MAX_PROBLEMS {
                     match self.fetch_and_apply(&key).await {
-                        Ok(is_new) => is_any_new |= is_new,
+                        Ok((is_new, _)) => is_any_new |= is_new,
                         Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
                         Err(why) => {
                             unusable.push(key.first_seq);
@@ -74,21 +76,23 @@ impl LogFollower {
         };
         before.retain(|segment| !is_read(segment));
         before.sort_by_key(|(key, _)| Reverse(key.first_seq));
-        for (key, size) in before.into_iter().take(MAX_LOOKS_BACK) {
-            if is_any_new {
-                return Ok(true);
+        let mut looks = 0;
+        for (key, listed) in before {
+            if is_any_new || looks == MAX_LOOKS_BACK {
+                return Ok(is_any_new);
             }
             match self.fetch_and_apply(&key).await {
-                Ok(is_new) => is_any_new |= is_new,
-                Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
-                // It was read, or has a gap of its own.
-                Err(_) => {
-                    unusable.push(key.first_seq);
-                    continue;
+                Ok((is_new, size)) => {
+                    is_any_new = is_new;
+                    looks += 1;
+                    // A cache on the way may return what was there before.
+                    if let Some(log) = self.logs.get_mut(&node).filter(|_| size == listed) {
+                        log.looked_back.insert(key, size);
+                    }
                 }
-            }
-            if let Some(log) = self.logs.get_mut(&node) {
-                log.looked_back.insert(key, size);
+                Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
+                // Its frames were read, or are a gap of their own.
+                Err(_) => unusable.push(key.first_seq),
             }
         }
         if let Some(log) = self.logs.get_mut(&node) {
@@ -97,9 +101,13 @@ impl LogFollower {
         Ok(is_any_new)
     }
 
-    pub(super) async fn fetch_and_apply(&mut self, key: &SegmentKey) -> Result<bool, FollowError> {
+    /// Returns whether it had a frame that was not read, and its size.
+    pub(super) async fn fetch_and_apply(
+        &mut self,
+        key: &SegmentKey,
+    ) -> Result<(bool, u64), FollowError> {
         let bytes = fetch(&self.store, key).await?;
-        self.apply(key, &bytes).await
+        Ok((self.apply(key, &bytes).await?, bytes.len() as u64))
     }
 
     /// Remembers that a segment cannot be used, and logs it the first time.

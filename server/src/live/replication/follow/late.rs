@@ -5,7 +5,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bloomsday_common::day::Day;
+use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::key::SegmentKey;
 use bloomsday_common::live::segment::{Frames, Op};
+use bytes::Bytes;
 use futures::StreamExt;
 use tokio::time::Instant;
 
@@ -108,8 +111,8 @@ impl LogFollower {
     /// Drops the deletions after which another server saw the ID again, as far as the store knows.
     ///
     /// # Errors
-    /// Also when a segment is damaged or not there: it may have a later sighting, and although it
-    /// was read before, nobody knows of which IDs.
+    /// Also when a segment is damaged or not there, and no other one has its frames: it may have a
+    /// later sighting, and although it was read before, nobody knows of which IDs.
     async fn drop_seen_later(
         &self,
         oldest: Day,
@@ -118,28 +121,45 @@ impl LogFollower {
         // Older segments may be pruned.
         let (since, until) = (oldest.max(*self.days().start()), *self.days().end());
         for (node, log) in &self.logs {
-            let mut found = Vec::new();
+            let (mut found, mut unusable) = (Vec::new(), None);
             for day in since.through(until) {
                 let listed =
                     in_time(self.store.segments_of(&self.filter, day, *node, None)).await?;
                 let mut fetched = pin!(fetch_all(&self.store, listed, MAX_CONCURRENT_FETCHES));
                 while let Some((key, bytes)) = in_time(async { Ok(fetched.next().await) }).await? {
-                    let bytes = bytes.map_err(|error| not_fetched(&key, error))?;
-                    let frames = Frames::of_named(&key, &bytes);
-                    let (header, frames) = frames.map_err(|bad| damaged(&key, &bad))?;
-                    let mut last = header.first_seq;
-                    for frame in frames {
-                        let frame = frame.map_err(|bad| damaged(&key, &bad))?;
-                        last = frame.seq;
-                        if frame.op == Op::Add {
-                            frame.hashes().for_each(|hash| drop_if_later(deleted, hash, frame.ms));
+                    match seen_later(&key, bytes, deleted) {
+                        Ok(last) => found.push((key.first_seq, last)),
+                        // Others may have its frames, if the head says where they end.
+                        Err(why) if why.is_of_segment() && key.first_seq <= log.shipped() => {
+                            unusable.get_or_insert(why);
                         }
+                        Err(why) => return Err(why),
                     }
-                    found.push((header.first_seq, last));
                 }
             }
-            log.check_all(*node, since..=until, found)?;
+            let checked = log.check_all(*node, since..=until, found);
+            checked.map_err(|missing| unusable.unwrap_or(missing))?;
         }
         Ok(())
     }
+}
+
+/// Drops the deletions after which a segment saw the ID again. Returns the number of its last
+/// frame.
+fn seen_later(
+    key: &SegmentKey,
+    bytes: Result<Bytes, StoreError>,
+    deleted: &mut LateDeletions,
+) -> Result<u64, FollowError> {
+    let bytes = bytes.map_err(|error| not_fetched(key, error))?;
+    let (header, frames) = Frames::of_named(key, &bytes).map_err(|bad| damaged(key, &bad))?;
+    let mut last = header.first_seq;
+    for frame in frames {
+        let frame = frame.map_err(|bad| damaged(key, &bad))?;
+        last = frame.seq;
+        if frame.op == Op::Add {
+            frame.hashes().for_each(|hash| drop_if_later(deleted, hash, frame.ms));
+        }
+    }
+    Ok(last)
 }
