@@ -212,7 +212,7 @@ struct Runner {
     one_build: Arc<Semaphore>,
     /// While it has something to do.
     busy: Option<Busy>,
-    /// How many runners have.
+    /// How many runners have something to do.
     busy_runners: watch::Sender<usize>,
     output: Output,
 }

@@ -143,7 +143,10 @@ impl Loader {
         let loading = AssertUnwindSafe(loading).catch_unwind();
         match tokio::time::timeout(self.deadline, loading).await {
             Ok(Ok(loaded)) => loaded,
-            Ok(Err(_)) => Err(LoadError::permanent(format!("loading {} panicked", followed.blob))),
+            Ok(Err(_)) => Err(LoadError::Permanent {
+                why: format!("loading {} panicked", followed.blob),
+                upload: self.upload_of(&followed.blob).await,
+            }),
             Err(_) => {
                 let (blob, seconds) = (&followed.blob, self.deadline.as_secs());
                 Err(LoadError::Transient(format!("{blob} did not arrive within {seconds} s")))

@@ -42,16 +42,16 @@ struct Rejected {
 }
 
 impl Rejected {
-    /// After how many looks another upload is loaded: the first ones at once, then ever later.
+    /// After how many looks another upload is loaded: the first ones after one, then ever later.
     /// Servers behind one address may call the same bytes different uploads.
     fn due(&self) -> u32 {
         1 << self.loads.saturating_sub(MAX_LOADS_AT_ONCE).min(MAX_DOUBLINGS)
     }
 }
 
-/// How many uploads of a rejected blob are loaded at once.
+/// How many uploads of a rejected blob are loaded without waiting.
 const MAX_LOADS_AT_ONCE: u32 = 3;
-/// So that what is always another upload is loaded once in 256 polls.
+/// The longest wait is 256 polls.
 const MAX_DOUBLINGS: u32 = 8;
 
 /// What to do with the blob that is named.
@@ -117,10 +117,14 @@ impl FollowState {
     /// The blob, which is of this upload, has a permanent error.
     pub(crate) fn rejected(&mut self, followed: &Followed, why: &str, upload: Option<String>) {
         let identity = identity(followed);
-        let loads = self.find_rejected(followed).map_or(1, |before| before.loads + 1);
+        // An operator's reload may have loaded the same upload again.
+        let (loads, looks) = match self.find_rejected(followed) {
+            Some(before) if before.upload == upload => (before.loads, before.looks),
+            Some(before) => (before.loads.saturating_add(1), 0),
+            None => (1, 0),
+        };
         self.rejected.retain(|rejected| rejected.identity != identity);
-        let why = why.to_owned();
-        self.rejected.push_back(Rejected { identity, why, upload, loads, looks: 0 });
+        self.rejected.push_back(Rejected { identity, why: why.to_owned(), upload, loads, looks });
         if self.rejected.len() > MAX_REJECTED {
             self.rejected.pop_front();
         }
@@ -213,11 +217,15 @@ mod tests {
         let mut loads = 0;
         for look in 0..1_000 {
             if loads == 0 || state.is_uploaded_again(&followed(2), Some(&look.to_string())) {
-                state.rejected(&followed(2), "digest", Some("a".into()));
+                state.rejected(&followed(2), "digest", Some(format!("before {look}")));
                 loads += 1;
             }
         }
         assert!((8..16).contains(&loads), "{loads} loads");
+        // Reloads by an operator make nothing later.
+        let mut state = FollowState::default();
+        (0..50).for_each(|_| state.rejected(&followed(2), "digest", Some("a".into())));
+        assert!(state.is_uploaded_again(&followed(2), Some("b")));
     }
 
     #[test]

@@ -177,13 +177,13 @@ fn damaged_bytes_in_a_relay_cost_one_retry_and_are_replaced() {
     assert_eq!(damaged, 2);
     let server = Daemon::ready(&reader, &[]);
     assert!(server.status()["last_error"].is_null(), "{}", server.status());
-    // The size, and two parts.
+    // A look at which upload it is, the size, and two parts.
     let fetched = scene.fetched();
-    assert_eq!(fetched.len(), 2 + 3, "{fetched:?}");
+    assert_eq!(fetched.len(), 2 + 4, "{fetched:?}");
     drop(server);
     // The next server gets sound bytes from the relay.
     Daemon::ready(&reader, &[]);
-    assert_eq!(scene.fetched().len(), 2 + 3);
+    assert_eq!(scene.fetched().len(), 2 + 4);
 }
 
 /// A relay may keep one part of a blob and drop another. If the blob is uploaded again between,
