@@ -98,6 +98,7 @@ impl ReadFrames {
     /// These frames of a segment of this day were read.
     pub(super) fn add(&mut self, frames: RangeInclusive<u64>, day: Day) {
         let (mut first, mut last) = frames.into_inner();
+        self.unusable.remove(&first);
         let (begin, _) = *self.begin.get_or_insert((first, day));
         first = first.max(begin);
         if last < first {
@@ -155,7 +156,7 @@ impl ReadFrames {
             }
             (next, day, run_before) = (run.last.saturating_add(1), run.days.1, *first);
         }
-        next = next.max(self.next().unwrap_or(next));
+        next = self.next().unwrap_or(next);
         // Other segments may have the frames of an unusable one. If it begins after the head,
         // nobody knows where it ends: it counts as a gap.
         let last = self.unusable.last_key_value().map(|(first, _)| *first);
@@ -290,7 +291,7 @@ mod tests {
     fn an_unusable_segment_beyond_the_head_is_a_gap_until_it_is_gone() {
         let mut frames = ReadFrames::default();
         frames.add_unusable(10, day(1), "torn".into());
-        frames.add(10..=20, day(1));
+        frames.add(9..=20, day(1));
         assert_eq!(missing(&frames, 9), [(21, 21)], "nobody knows whether it had more");
         assert_eq!(missing(&frames, 20), [], "what the head says is all that there was");
         let gap = &frames.gaps(9)[0];

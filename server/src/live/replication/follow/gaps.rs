@@ -11,6 +11,15 @@ use super::{CallError, FollowError, LogFollower, MAX_PROBLEMS, RemoteLog, fetch,
 /// How many segments before a gap are read at a time.
 const MAX_LOOKS_BACK: usize = 64;
 
+/// What a look back found.
+#[derive(PartialEq)]
+enum Found {
+    NewFrames,
+    Nothing,
+    /// Nothing, and the next one goes on.
+    NotAllRead,
+}
+
 impl LogFollower {
     /// Looks again for what could not be read. Whatever waits for a gap, late deletions too, ends
     /// when it is filled; so nothing stops this.
@@ -46,59 +55,80 @@ impl LogFollower {
 
     /// Reads the segments that begin in a gap. If they bring no new frame, reads earlier ones of
     /// the same days: they may have been written again, longer. Returns whether a new frame came.
-    ///
-    /// Cost: of the earlier ones, [`MAX_LOOKS_BACK`] sound ones at a time, each once while
-    /// something is missing.
     async fn fill(&mut self, node: u64, gap: &Gap) -> Result<bool, FollowError> {
-        let (mut is_any_new, mut unusable, mut before) = (false, Vec::new(), Vec::new());
+        let mut listed = Vec::new();
         for day in gap.days.0.through(gap.days.1) {
-            for (key, size) in
-                in_time(self.store.segments_of(&self.filter, day, node, None)).await?
-            {
-                if key.first_seq < gap.first {
-                    before.push((key, size));
-                } else if key.first_seq <= gap.last && unusable.len() < MAX_PROBLEMS {
-                    match self.fetch_and_apply(&key).await {
-                        Ok((is_new, _)) => is_any_new |= is_new,
-                        Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
-                        Err(why) => {
-                            unusable.push(key.first_seq);
-                            self.note_unusable(&key, &why);
-                        }
-                    }
-                }
-            }
+            listed.extend(in_time(self.store.segments_of(&self.filter, day, node, None)).await?);
         }
-        let Some(log) = self.logs.get_mut(&node) else { return Ok(is_any_new) };
-        // One that cannot be used may be put back with the same size.
-        let is_read = |(key, size): &(SegmentKey, u64)| {
-            log.looked_back.get(key) == Some(size) && !log.frames.is_unusable(key.first_seq)
-        };
-        before.retain(|segment| !is_read(segment));
-        before.sort_by_key(|(key, _)| Reverse(key.first_seq));
-        let mut looks = 0;
-        for (key, listed) in before {
-            if is_any_new || looks == MAX_LOOKS_BACK {
-                return Ok(is_any_new);
+        listed.retain(|(key, _)| key.first_seq <= gap.last);
+        let (earlier, inside): (Vec<_>, Vec<_>) =
+            listed.into_iter().partition(|(key, _)| key.first_seq < gap.first);
+        let (mut is_any_new, mut unusable) = (false, Vec::new());
+        for (key, _) in inside {
+            if unusable.len() == MAX_PROBLEMS {
+                break;
             }
             match self.fetch_and_apply(&key).await {
-                Ok((is_new, size)) => {
-                    is_any_new = is_new;
-                    looks += 1;
-                    // A cache on the way may return what was there before.
-                    if let Some(log) = self.logs.get_mut(&node).filter(|_| size == listed) {
-                        log.looked_back.insert(key, size);
-                    }
-                }
+                Ok((is_new, _)) => is_any_new |= is_new,
                 Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
-                // Its frames were read, or are a gap of their own.
-                Err(_) => unusable.push(key.first_seq),
+                Err(why) => {
+                    unusable.push(key.first_seq);
+                    self.note_unusable(&key, &why);
+                }
             }
         }
-        if let Some(log) = self.logs.get_mut(&node) {
+        if is_any_new {
+            return Ok(true);
+        }
+        let is_inside_read = unusable.len() < MAX_PROBLEMS;
+        let found = self.look_back(node, earlier, &mut unusable).await?;
+        if found == Found::Nothing
+            && is_inside_read
+            && let Some(log) = self.logs.get_mut(&node)
+        {
             log.frames.keep_unusable(gap, &unusable);
         }
-        Ok(is_any_new)
+        Ok(found == Found::NewFrames)
+    }
+
+    /// Reads segments from before a gap, the nearest first, until one has a new frame. Adds those
+    /// that cannot be used to `unusable`.
+    ///
+    /// Cost: [`MAX_LOOKS_BACK`] reads, of each sound one once while something is missing.
+    async fn look_back(
+        &mut self,
+        node: u64,
+        mut earlier: Vec<(SegmentKey, u64)>,
+        unusable: &mut Vec<u64>,
+    ) -> Result<Found, FollowError> {
+        let Some(log) = self.logs.get_mut(&node) else { return Ok(Found::Nothing) };
+        // One that cannot be used may be put back with the same size.
+        let is_read = |(key, size): &(SegmentKey, u64)| {
+            log.looked_back.get(key) == Some(&Some(*size)) && !log.frames.is_unusable(key.first_seq)
+        };
+        earlier.retain(|segment| !is_read(segment));
+        // The ones that could not be read keep no other from being read.
+        earlier.sort_by_key(|(key, _)| (log.looked_back.contains_key(key), Reverse(key.first_seq)));
+        for (looks, (key, listed)) in earlier.into_iter().enumerate() {
+            if looks == MAX_LOOKS_BACK {
+                return Ok(Found::NotAllRead);
+            }
+            let read = match self.fetch_and_apply(&key).await {
+                Ok((true, _)) => return Ok(Found::NewFrames),
+                Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
+                // A cache on the way may return what was there before.
+                Ok((_, size)) => Some(size).filter(|size| *size == listed),
+                // Its frames were read, or are a gap of their own.
+                Err(_) => {
+                    unusable.push(key.first_seq);
+                    None
+                }
+            };
+            if let Some(log) = self.logs.get_mut(&node) {
+                log.looked_back.insert(key, read);
+            }
+        }
+        Ok(Found::Nothing)
     }
 
     /// Returns whether it had a frame that was not read, and its size.

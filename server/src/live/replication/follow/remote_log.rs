@@ -21,8 +21,9 @@ pub(super) struct RemoteLog {
     pub(super) frames: ReadFrames,
     /// The last segment that was read or named as damaged.
     pub(super) last: Option<SegmentKey>,
-    /// While something is missing: the segments before it that were read again, with their sizes.
-    pub(super) looked_back: BTreeMap<SegmentKey, u64>,
+    /// While something is missing: the segments before it that were read again, and of those that
+    /// have nothing more, their sizes.
+    pub(super) looked_back: BTreeMap<SegmentKey, Option<u64>>,
     /// The time of its newest frame.
     pub(super) newest_ms: u64,
     /// By day, the number of the first frame that was applied.
