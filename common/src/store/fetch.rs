@@ -53,10 +53,11 @@ impl Store {
         match self.blob_bytes(blob, 0..blob::MAX_HEADER_BYTES).await {
             Ok(bytes) => blob::read_header(&bytes, blob),
             // Of an empty object no range can be read.
-            Err(error) => match self.objects.head(&blob.to_string()).await {
+            Err(error @ Error::Store { .. }) => match self.objects.head(&blob.to_string()).await {
                 Ok(head) if head.size == 0 => blob::read_header(&[], blob),
                 _ => Err(error),
             },
+            Err(error) => Err(error),
         }
     }
 

@@ -28,6 +28,7 @@ pub(crate) struct FollowState {
     served: VecDeque<Digest>,
 }
 
+/// A blob with a permanent error.
 #[derive(Debug)]
 struct Rejected {
     /// The blob with the size in its record: a corrected record is another one.
