@@ -73,8 +73,8 @@ fn decimal(integer: &Bound<'_, PyInt>) -> PyResult<String> {
     if let Ok(number) = integer.extract::<i64>() {
         return Ok(number.to_string());
     }
-    // Python refuses to write very long integers. One of more than ten bits for each three bytes of
-    // the longest ID cannot be in a filter: a decimal digit has 3.32.
+    // Python refuses to write very long integers. With more than 10 bits for each 3 digits of the
+    // longest ID, it has more digits than that: a digit has 3.32 bits.
     let bits = integer.call_method0("bit_length")?.extract::<usize>()?;
     if bits <= ID_BYTES.end() * 10 / 3 {
         // A subclass may write itself in another way.
