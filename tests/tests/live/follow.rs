@@ -158,6 +158,27 @@ fn ship_in_segments<'a>(
     segments(folder)
 }
 
+/// A log of a server that has ended, in segments of a hundred IDs each, after the first.
+struct ShippedLog {
+    backend: Backend,
+    folder: PathBuf,
+    /// IDs that are not in the day's filter: those that were shipped, and more.
+    ids: Vec<String>,
+    files: Vec<PathBuf>,
+}
+
+impl ShippedLog {
+    fn new(shipped: usize, more: usize) -> ShippedLog {
+        let backend = Backend::local();
+        Publisher::days_ago(&backend, 1).users(OLD).publish();
+        let decider = serve(&backend, "decide", "data");
+        let folder = Path::new(&backend.store).join("rt/live");
+        let ids = strangers(&decider, 100_000, shipped + more);
+        let files = ship_in_segments(decider, &folder, ids[..shipped].chunks(100));
+        ShippedLog { backend, folder, ids, files }
+    }
+}
+
 fn end(server: Daemon) {
     server.signal("TERM");
     assert_eq!(server.wait(), 0);
@@ -176,12 +197,7 @@ fn damage(segment: &Path) {
 
 #[test]
 fn a_damaged_or_missing_segment_is_named_and_read_when_it_is_back() {
-    let backend = Backend::local();
-    Publisher::days_ago(&backend, 1).users(OLD).publish();
-    let decider = serve(&backend, "decide", "data");
-    let folder = Path::new(&backend.store).join("rt/live");
-    let ids = strangers(&decider, 100_000, 400);
-    let files = ship_in_segments(decider, &folder, ids.chunks(100));
+    let ShippedLog { backend, ids, files, .. } = ShippedLog::new(400, 0);
     let (damaged, missing) = (&files[2], &files[3]);
     let sound = [damaged, missing].map(|path| std::fs::read(path).unwrap());
     damage(damaged);
@@ -215,12 +231,7 @@ fn a_damaged_or_missing_segment_is_named_and_read_when_it_is_back() {
 
 #[test]
 fn a_damaged_segment_whose_frames_another_one_has_stops_nobody() {
-    let backend = Backend::local();
-    Publisher::days_ago(&backend, 1).users(OLD).publish();
-    let decider = serve(&backend, "decide", "data");
-    let folder = Path::new(&backend.store).join("rt/live");
-    let ids = strangers(&decider, 100_000, 500);
-    let files = ship_in_segments(decider, &folder, ids.chunks(100));
+    let ShippedLog { backend, folder, ids, files } = ShippedLog::new(500, 0);
     [&files[1], &files[2]].into_iter().for_each(|path| damage(path));
     let standby = serve(&backend, "standby", "other");
     standby.until("it misses both", |daemon| hits(daemon, &ids) == 300);
@@ -267,12 +278,7 @@ fn a_damaged_segment_whose_frames_another_one_has_stops_nobody() {
 
 #[test]
 fn a_log_that_is_written_again_in_longer_segments_is_read_on() {
-    let backend = Backend::local();
-    Publisher::days_ago(&backend, 1).users(OLD).publish();
-    let decider = serve(&backend, "decide", "data");
-    let folder = Path::new(&backend.store).join("rt/live");
-    let ids = strangers(&decider, 100_000, 600);
-    let files = ship_in_segments(decider, &folder, ids[..400].chunks(100));
+    let ShippedLog { backend, folder, ids, files } = ShippedLog::new(400, 200);
     damage(&files[3]);
     let follower = serve(&backend, "follow", "");
     follower.until("it misses one", |daemon| hits(daemon, &ids) == 300);
