@@ -99,13 +99,15 @@ impl Schedule {
         for runner in runners {
             tasks.spawn(runner.run(self.once));
         }
-        let status = until_done(tasks, self.once).await?;
-        // Without them no alert says that builds fail.
-        Ok(ExitCode::from(if metrics.is_write_failed() {
-            exit::worse(status, exit::FAILED)
-        } else {
-            status
-        }))
+        let mut status = until_done(tasks, self.once).await?;
+        if metrics.is_write_failed() {
+            say(
+                "error",
+                "the metrics could not be written: without them no alert says that builds fail",
+            );
+            status = exit::worse(status, exit::FAILED);
+        }
+        Ok(ExitCode::from(status))
     }
 
     /// The filters to build: those that are named, else all with a schedule.

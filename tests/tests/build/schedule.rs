@@ -107,6 +107,8 @@ fn a_run_whose_metrics_cannot_be_written_builds_and_fails() {
     let built = run(&backend, &once).run().expect(1);
     assert_eq!(built.json()["outcome"], "published");
     assert_eq!(built.stderr.matches("/nowhere/bloomsday.prom").count(), 1, "{}", built.stderr);
+    let last = built.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("error: the metrics could not be written"), "{}", built.stderr);
 }
 
 /// The files of one settle for a while; the other's come then.
