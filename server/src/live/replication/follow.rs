@@ -254,7 +254,7 @@ impl LogFollower {
             log.applied = log.applied.split_off(&since);
             listed.contains(node)
                 || ahead.contains_key(node)
-                || log.frames.problems(log.shipped()) > 0
+                || log.frames.problems(log.shipped) > 0
                 || log.is_broken_in_engine
                 || !log.applied.is_empty()
         });
@@ -274,9 +274,9 @@ impl LogFollower {
         self.is_absorb_due = true;
         self.late_before_ms = self.clock.now_ms();
         for log in self.logs.values_mut() {
-            let RemoteLog { head, newest_ms, applied, .. } = std::mem::take(log);
+            let RemoteLog { head, shipped, newest_ms, applied, .. } = std::mem::take(log);
             self.late_before_ms = self.late_before_ms.max(newest_ms);
-            *log = RemoteLog { head, newest_ms, applied, ..RemoteLog::default() };
+            *log = RemoteLog { head, shipped, newest_ms, applied, ..RemoteLog::default() };
         }
     }
 
@@ -318,7 +318,7 @@ impl LogFollower {
     async fn follow_head(&mut self, node: u64) -> Result<(), FollowError> {
         loop {
             let Some(log) = self.logs.get(&node) else { return Ok(()) };
-            let last = log.shipped();
+            let last = log.shipped;
             if log.head.is_none() || log.frames.next().is_some_and(|next| next > last) {
                 return Ok(());
             }
@@ -357,6 +357,7 @@ impl LogFollower {
                 ahead.moved = Instant::now();
             }
         }
+        log.shipped = log.shipped.max(head.seq);
         (log.head, log.tag, log.is_listed) = (Some(head), tag, false);
         self.note_what_is_stored();
         Ok(())
@@ -412,7 +413,7 @@ impl LogFollower {
         key: SegmentKey,
         bytes: Result<Bytes, FollowError>,
     ) -> Result<(), FollowError> {
-        let known: usize = self.logs.values().map(|log| log.frames.problems(log.shipped())).sum();
+        let known: usize = self.logs.values().map(|log| log.frames.problems(log.shipped)).sum();
         let log = self.logs.entry(key.node).or_default();
         let next = log.frames.next().filter(|next| *next < key.first_seq);
         let missing = next.filter(|_| !log.frames.is_end_unknown());

@@ -26,8 +26,8 @@ impl LogFollower {
     pub(super) async fn fill_gaps(&mut self) {
         let since = *self.days().start();
         let gaps_of = |(node, log): (&u64, &mut RemoteLog)| {
-            let gaps = log.frames.gaps_since(since, log.shipped());
-            let is_complete = log.frames.next().is_none_or(|next| next > log.shipped());
+            let gaps = log.frames.gaps_since(since, log.shipped);
+            let is_complete = log.frames.next().is_none_or(|next| next > log.shipped);
             if gaps.is_empty() && is_complete {
                 log.looked_back.clear();
             }
@@ -46,7 +46,7 @@ impl LogFollower {
     /// writes its log again may do so in longer segments. Returns whether there was one.
     pub(super) async fn follow_longer(&mut self, node: u64) -> Result<bool, FollowError> {
         let log = &self.logs[&node];
-        let end = log.frames.end(log.shipped(), *self.days().end());
+        let end = log.frames.end(log.shipped, *self.days().end());
         match end.filter(|_| !log.frames.is_end_unknown()) {
             Some(gap) => self.fill(node, &gap).await,
             None => Ok(false),

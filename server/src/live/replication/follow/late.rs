@@ -130,7 +130,7 @@ impl LogFollower {
                     match seen_later(&key, bytes, deleted) {
                         Ok(last) => found.push((key.first_seq, last)),
                         // Others may have its frames, if the head says where they end.
-                        Err(why) if why.is_of_segment() && key.first_seq <= log.shipped() => {
+                        Err(why) if why.is_of_segment() && key.first_seq <= log.shipped => {
                             unusable.get_or_insert(why);
                         }
                         Err(why) => return Err(why),

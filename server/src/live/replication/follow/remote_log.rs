@@ -16,6 +16,9 @@ use crate::live::set::MAX_CLOCK_SKEW_MS;
 #[derive(Default)]
 pub(super) struct RemoteLog {
     pub(super) head: Option<Head>,
+    /// The last frame that a head named. A server that writes its log again from its beginning
+    /// moves the head back, and what follows it is missing until it is there again.
+    pub(super) shipped: u64,
     /// The tag of that head in the store.
     pub(super) tag: Option<String>,
     pub(super) frames: ReadFrames,
@@ -39,14 +42,9 @@ pub(super) struct RemoteLog {
 }
 
 impl RemoteLog {
-    /// The number of the last frame that the store has, as far as is known.
-    pub(super) fn shipped(&self) -> u64 {
-        self.head.as_ref().map_or(0, |head| head.seq)
-    }
-
     /// What is missing of it: the first of the gaps.
     pub(super) fn first_gap(&self, node: u64) -> Option<FollowError> {
-        self.frames.gaps(self.shipped()).into_iter().next().map(|gap| gap_error(node, gap))
+        self.frames.gaps(self.shipped).into_iter().next().map(|gap| gap_error(node, gap))
     }
 
     /// Says once that its times are too far ahead for a server that takes over: of one ID the later
@@ -71,17 +69,19 @@ impl RemoteLog {
         days: RangeInclusive<Day>,
         mut segments: Vec<(u64, u64)>,
     ) -> Result<(), FollowError> {
-        let mut gaps = self.frames.gaps(self.shipped()).into_iter();
+        let mut gaps = self.frames.gaps(self.shipped).into_iter();
         if let Some(gap) = gaps.find(|gap| gap.days.1 >= *days.start()) {
             return Err(gap_error(node, gap));
         }
         // What came by an engine need not be there yet.
-        let Some(head) = &self.head else { return Ok(()) };
+        if self.head.is_none() {
+            return Ok(());
+        }
         segments.sort_unstable();
         let found = segments.first().map(|(first, _)| *first);
         let later = self.applied.range((Bound::Excluded(*days.end()), Bound::Unbounded));
         let later = later.map(|(_, first)| first.saturating_sub(1));
-        let mut end = later.chain([head.seq]).min().unwrap_or(head.seq);
+        let mut end = later.chain([self.shipped]).min().unwrap_or(self.shipped);
         let applied = self.applied.range(days).next().map(|(_, first)| *first);
         let Some(mut next) = found.into_iter().chain(applied).min() else { return Ok(()) };
         for (first, last) in segments {
