@@ -25,6 +25,9 @@ enum Event {
     Ship,
     /// The next segment is written. Its server is killed before it writes the head.
     ShipWithoutHead,
+    /// The last segment is written again with the next one's frames. Its server is killed before it
+    /// writes the head.
+    ShipInLonger,
     /// The head says that the store has fewer segments: the log is written again from its
     /// beginning.
     MoveHeadBack(u64),
@@ -39,6 +42,8 @@ enum Event {
     /// The frames from the first segment on that is damaged or gone are written as one segment.
     WriteFromFirstBad,
     Round,
+    /// The follower gets the lease, and reads.
+    TakeOver,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -141,6 +146,10 @@ impl Log {
                 self.write_head().await;
             }
             Event::ShipWithoutHead => self.ship().await,
+            Event::ShipInLonger if (1..SEGMENTS).contains(&self.segments) => {
+                self.write(self.segments - 1, 2, 1).await;
+                self.segments += 1;
+            }
             Event::MoveHeadBack(segments) => {
                 let seq = Log::first_of(segments) - 1;
                 self.write_head_of(seq.min(self.last())).await;
@@ -178,10 +187,22 @@ impl Log {
     }
 }
 
-/// The frames that a set has, of those that a log can have.
-fn frames_in(set: &LiveSet, now: u64) -> BTreeSet<u64> {
-    let frames = 1..Log::first_of(SEGMENTS);
-    frames.filter(|seq| set.seen_at(now, mix64(*seq)).is_some()).collect()
+/// The frames up to `last` that a follower's set lacks.
+fn lost(follower: &LogFollower, last: u64) -> Vec<u64> {
+    let now = follower.clock.now_ms();
+    let is_lost = |seq: &u64| follower.set.seen_at(now, mix64(*seq)).is_none();
+    (1..=last).filter(is_lost).collect()
+}
+
+/// A log in a store in this folder, and who follows it.
+fn log_and_follower(folder: &TempDir) -> (Log, LogFollower) {
+    let filter: FilterName = "rt".parse().unwrap();
+    let store = Store::open(&folder.path().display().to_string()).unwrap();
+    let live = Live::open(LiveConfig::new(None)).unwrap();
+    let follower = follower(&live, store.clone(), &filter);
+    let (folder, now) = (folder.path().to_owned(), follower.clock.now());
+    let log = Log { store, folder, filter, now, segments: 0, head: 0, bad: BTreeSet::new() };
+    (log, follower)
 }
 
 /// A follower of the filter in a store.
@@ -202,12 +223,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let folder = TempDir::new().unwrap();
-        let filter: FilterName = "rt".parse().unwrap();
-        let store = Store::open(&folder.path().display().to_string()).unwrap();
-        let live = Live::open(LiveConfig::new(None)).unwrap();
-        let mut follower = follower(&live, store.clone(), &filter);
-        let (now, set) = (follower.clock.now(), follower.set.clone());
-        let mut log = Log { store, folder: folder.path().to_owned(), filter, now, segments: 0, head: 0, bad: BTreeSet::new() };
+        let (mut log, mut follower) = log_and_follower(&folder);
         let whole = [mend, Event::Round, Event::Round];
         // What is older than the first segment that a follower finds may be pruned.
         let all = [Event::Ship, Event::Round].into_iter().chain(events).chain(whole);
@@ -218,12 +234,44 @@ proptest! {
                 shipped = shipped.max(log.head);
                 follower.list_due = Instant::now();
                 last = runtime.block_on(follower.round());
-                let found = frames_in(&set, live.now());
-                let lost: Vec<u64> = (1..=shipped).filter(|seq| !found.contains(seq)).collect();
+                let lost = lost(&follower, shipped);
                 prop_assert!(last.is_err() || lost.is_empty(), "it lacks {:?}", lost);
             }
         }
         // A longer one may still be damaged: nobody needs it.
         prop_assert!(last.is_ok(), "{:?}", last);
+    }
+
+    /// A decider is killed at any moment, also between a segment and the head.
+    #[test]
+    fn who_takes_over_has_all_that_was_shipped(
+        events in prop::collection::vec(prop_oneof![
+            Just(Event::Ship),
+            Just(Event::ShipWithoutHead),
+            Just(Event::ShipInLonger),
+            Just(Event::Round),
+            Just(Event::TakeOver),
+        ], 1..20),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let folder = TempDir::new().unwrap();
+        let (mut log, mut follower) = log_and_follower(&folder);
+        for event in [Event::Ship].into_iter().chain(events).chain([Event::TakeOver]) {
+            runtime.block_on(log.change(&event));
+            if let Event::TakeOver = event {
+                let epoch = follower.epoch.0.map_or(1, |epoch| epoch + 1);
+                follower.epoch = (Some(epoch), Instant::now());
+            }
+            if let Event::Round | Event::TakeOver = event {
+                // One round finds a gap, and the next one fills it.
+                let is_complete = (0..2).any(|_| {
+                    follower.list_due = Instant::now();
+                    runtime.block_on(follower.round()).is_ok()
+                });
+                prop_assert!(is_complete);
+                let last = if let Event::Round = event { log.head } else { log.last() };
+                prop_assert_eq!(lost(&follower, last), [0; 0]);
+            }
+        }
     }
 }
