@@ -51,8 +51,8 @@ pub(crate) use self::memory::near::{MAX_DISTANCE, Neighbour};
 #[cfg(feature = "http")]
 pub(crate) use self::memory::table::LiveState;
 pub(crate) use self::memory::writer::Added;
-use self::memory::writer::Writer;
 pub use self::memory::writer::memory_of;
+use self::memory::writer::{EMPTY_BYTES, Writer};
 pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options, hash_of};
 pub use self::replication::role::LiveRole;
 pub(crate) use self::replication::sharing::{SharedSet, Sharing};
@@ -382,6 +382,11 @@ impl Live {
         sets.insert(key.clone(), set.clone());
         self.0.changes.fetch_add(1, Ordering::Release);
         Ok(set)
+    }
+
+    /// Whether there is memory for one more set.
+    pub(crate) fn has_memory_for_a_set(&self) -> bool {
+        self.0.budget.has(EMPTY_BYTES)
     }
 
     /// Drops the set of this name, and returns whether there was one.

@@ -140,6 +140,9 @@ struct SetState {
     writer: Writer,
     log: Option<Arc<Log>>,
     is_dropped: bool,
+    /// The memory that was taken in the process when an add was refused for want of it, until
+    /// something is deleted.
+    full_at: Option<u64>,
     deleted: u64,
     /// The time of the last change.
     last_ms: u64,
@@ -184,6 +187,7 @@ impl LiveSet {
                 writer,
                 log,
                 is_dropped,
+                full_at: None,
                 deleted,
                 last_ms,
                 after_others_ms: 0,
@@ -237,6 +241,11 @@ impl LiveSet {
         state.writer.tick(now);
         state.changed.clear();
         let (op, result) = change(&mut state);
+        if matches!(result, Err(SetError::Memory)) {
+            state.full_at = Some(state.writer.budget().taken());
+        } else if op != Op::Add {
+            state.full_at = None;
+        }
         let SetState { log, changed, deletions, .. } = &mut *state;
         if self.options.is_over_day {
             deletions.note(op, now, changed.iter().copied());
@@ -255,6 +264,19 @@ impl LiveSet {
         // First, since a server whose log is an older copy gives its lease back.
         state.log.as_ref().map_or(Ok(()), |log| log.check()).map_err(SetError::Log)?;
         self.access.get().map_or(Ok(()), |access| access.check()).map_err(SetError::ReadOnly)
+    }
+
+    /// Whether changes can be made now, as far as that is known before one is tried. A transaction
+    /// asks, because it does all or nothing: with `adds` also whether an add was refused for want
+    /// of memory, and no memory was freed since.
+    pub(crate) fn check_change(&self, adds: bool) -> Result<(), SetError> {
+        let state = lock(&self.state);
+        self.check(&state)?;
+        if adds && state.full_at.is_some_and(|full_at| state.writer.budget().taken() >= full_at) {
+            return Err(SetError::Memory);
+        }
+        drop(state);
+        self.look_up_day_to_change(&[]).map(drop)
     }
 
     /// Sets when the set ends, or that it does not.

@@ -22,7 +22,11 @@ pub(crate) struct Command {
     pub(crate) run: Run,
     pub(crate) is_write: bool,
     /// Whether it only takes away, and so works when the memory is full.
-    frees: bool,
+    pub(crate) frees: bool,
+    /// Whether it is about keys, and not about the connection or the server.
+    is_of_keys: bool,
+    /// Whether it may take longer than the others.
+    is_slow: bool,
     pub(crate) needs_no_auth: bool,
     /// Whether it runs at once in a transaction.
     pub(crate) is_immediate: bool,
@@ -42,18 +46,18 @@ struct KeySpec {
 impl Command {
     pub(super) const fn read(name: &'static str, arity: i32, run: Run) -> Command {
         let keys = KeySpec { first: 1, last: 1, step: 1 };
-        let (is_write, frees, needs_no_auth, is_immediate) = (false, false, false, false);
-        let subcommands = &[];
         Command {
             name,
             arity,
             keys,
             run,
-            is_write,
-            frees,
-            needs_no_auth,
-            is_immediate,
-            subcommands,
+            is_write: false,
+            frees: false,
+            is_of_keys: true,
+            is_slow: false,
+            needs_no_auth: false,
+            is_immediate: false,
+            subcommands: &[],
         }
     }
 
@@ -68,8 +72,17 @@ impl Command {
 
     /// Of a connection or the server, without keys.
     pub(super) const fn plain(name: &'static str, arity: i32, run: Run) -> Command {
-        let keys = KeySpec { first: 0, last: 0, step: 0 };
-        Command { keys, ..Command::read(name, arity, run) }
+        Command { is_of_keys: false, ..Command::read(name, arity, run).without_keys() }
+    }
+
+    /// Of all keys, none of which a request names.
+    pub(super) const fn without_keys(self) -> Command {
+        Command { keys: KeySpec { first: 0, last: 0, step: 0 }, ..self }
+    }
+
+    /// Takes a time that grows with what there is.
+    pub(super) const fn slow(self) -> Command {
+        Command { is_slow: true, ..self }
     }
 
     /// One that has nothing but subcommands; HELP lists them.
@@ -81,7 +94,7 @@ impl Command {
         Command { subcommands, ..self }
     }
 
-    /// Changes something, without keys.
+    /// Its reply waits for changes.
     pub(super) const fn writes(self) -> Command {
         Command { is_write: true, ..self }
     }
@@ -130,12 +143,7 @@ impl Command {
         reply.array(10);
         reply.text(self.name);
         reply.integer(i64::from(self.arity));
-        let flags: &[&str] = match (self.is_write, self.keys.first) {
-            (true, _) if self.frees => &["write", "fast"],
-            (true, _) => &["write", "denyoom", "fast"],
-            (false, 0) => &["loading", "stale", "fast"],
-            (false, _) => &["readonly", "fast"],
-        };
+        let flags = self.flags();
         reply.set(flags.len());
         flags.iter().for_each(|flag| reply.simple(flag));
         let KeySpec { first, last, step } = self.keys;
@@ -148,6 +156,30 @@ impl Command {
             some => reply.array(some),
         }
         self.subcommands.iter().for_each(|command| command.describe(reply));
+    }
+
+    /// What clients and proxies may know of it before they send it.
+    fn flags(&self) -> Vec<&'static str> {
+        let is_container = std::ptr::fn_addr_eq(self.run, nothing as Run);
+        if is_container {
+            return Vec::new();
+        }
+        let adds = self.is_of_keys && self.is_write && !self.frees;
+        let is_of_module = self.name.contains('.');
+        let is_fast = !self.is_slow && !self.name.contains('|') && !(adds && is_of_module);
+        [
+            (self.is_of_keys && self.is_write, "write"),
+            (self.is_of_keys && !self.is_write, "readonly"),
+            (adds, "denyoom"),
+            (is_of_module, "module"),
+            (!self.is_of_keys, "loading"),
+            (!self.is_of_keys, "stale"),
+            (is_fast, "fast"),
+            (self.needs_no_auth, "no_auth"),
+        ]
+        .into_iter()
+        .filter_map(|(has, flag)| has.then_some(flag))
+        .collect()
     }
 }
 

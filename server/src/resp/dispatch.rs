@@ -31,9 +31,9 @@ pub(crate) enum AfterBatch {
 
 /// The commands that need the table.
 const COMMANDS: &[Command] = &[
-    Command::plain("command", -1, command).with(SUBCOMMANDS),
+    Command::plain("command", -1, command).slow().with(SUBCOMMANDS),
     Command::plain("multi", 1, multi).immediate(),
-    Command::plain("exec", 1, exec).writes().immediate(),
+    Command::plain("exec", 1, exec).slow().writes().immediate(),
     Command::plain("discard", 1, discard).immediate(),
     // There is no WATCH, so nothing is watched.
     Command::plain("unwatch", 1, unwatch),
@@ -121,7 +121,7 @@ fn run_one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
             Err(refusal(session, command, "NOAUTH Authentication required.".into()))
         }
         Ok(command) if session.transaction.is_some() && !command.is_immediate => {
-            enqueue(session, request, out)
+            enqueue(session, command, request, out)
         }
         Ok(command) => perform(session, command, request, out),
     };
@@ -141,6 +141,10 @@ fn refusal(session: &mut Session, command: &Command, fault: Fault) -> Fault {
         return fault;
     }
     session.transaction = None;
+    discarded_because_of(&fault)
+}
+
+fn discarded_because_of(fault: &Fault) -> Fault {
     let why = fault.0.trim_start_matches("ERR ");
     format!("EXECABORT Transaction discarded because of: {why}").into()
 }
@@ -166,7 +170,13 @@ fn perform(
     result
 }
 
-fn enqueue(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Fault> {
+fn enqueue(
+    session: &mut Session,
+    command: &Command,
+    request: &[&[u8]],
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    check_change(session, command, request)?;
     let Some(transaction) = &mut session.transaction else { return Ok(()) };
     let bytes = request.iter().map(|word| word.len() + WORD_BYTES).sum::<usize>();
     if transaction.requests.len() >= MAX_QUEUED {
@@ -180,6 +190,19 @@ fn enqueue(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) -> Resul
     session.known.info().queued = Some(transaction.requests.len());
     out.extend_from_slice(b"+QUEUED\r\n");
     Ok(())
+}
+
+/// Refuses a request of a transaction that would change a set which takes no changes now, so that
+/// nothing of that transaction is done.
+fn check_change(session: &mut Session, command: &Command, request: &[&[u8]]) -> Result<(), Fault> {
+    if !command.is_write {
+        return Ok(());
+    }
+    let adds = !command.frees;
+    let keys = command.keys_of(request);
+    // What BLOOM.UNION reads may be of another server.
+    let changed = if adds { &keys[..keys.len().min(1)] } else { &keys[..] };
+    changed.iter().try_for_each(|key| session.check_change(key, adds))
 }
 
 fn command(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -282,6 +305,14 @@ fn exec(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(),
     if transaction.is_wrong {
         session.publish();
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    for request in &transaction.requests {
+        let request: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
+        let checked = find(&request).and_then(|command| check_change(session, command, &request));
+        if let Err(fault) = checked {
+            session.publish();
+            return Err(discarded_because_of(&fault));
+        }
     }
     reply.array(transaction.requests.len());
     session.is_executing = true;

@@ -249,6 +249,20 @@ impl Session {
         }
     }
 
+    /// Whether the set of a name takes changes now, or can be made: see [`LiveSet::check_change`].
+    pub(crate) fn check_change(&mut self, name: &[u8], adds: bool) -> Result<(), Fault> {
+        let checked = match self.find_set(name)? {
+            Some(set) => set.check_change(adds),
+            None if adds && !self.live().has_memory_for_a_set() => Err(SetError::Memory),
+            None => Ok(()),
+        };
+        match checked {
+            // The change finds no set, or makes one.
+            Err(SetError::Gone) => Ok(()),
+            checked => checked.map_err(refused),
+        }
+    }
+
     /// Makes a change in the set of a name, which may be dropped while that is tried.
     pub(crate) fn change<T>(
         &mut self,

@@ -297,6 +297,24 @@ fn past_the_memory_limit_adds_are_refused_and_lookups_go_on() {
         let there = wire.call(&format!("SISMEMBER s {id}")) == ":1|";
         assert_eq!(there, reply == ":1|", "{id}: {reply}");
     }
+    // A transaction does all or nothing.
+    converse(
+        &daemon,
+        &[
+            ("MULTI", "+OK|"),
+            ("SREM s id-0", "+QUEUED|"),
+            ("SADD s new", full),
+            ("EXEC", "-EXECABORT Transaction discarded because of previous errors.|"),
+            ("SISMEMBER s id-0", ":1|"),
+            ("MULTI", "+OK|"),
+            ("SREM s id-0", "+QUEUED|"),
+            ("EXEC", "*1|:1|"),
+            ("MULTI", "+OK|"),
+            ("SADD s id-0", "+QUEUED|"),
+            ("SREM s id-1", "+QUEUED|"),
+            ("EXEC", "*2|:1|:1|"),
+        ],
+    );
 }
 
 #[test]

@@ -44,6 +44,10 @@ fn a_full_disk_refuses_adds_loses_none_and_is_forgotten_when_there_is_space() {
                 refused += u32::from(add(&mut wire, &mut next, &mut acknowledged).is_some());
             }
             assert_eq!(wire.call(&format!("BF.EXISTS f {}", acknowledged[0])), ":1|");
+            wire.call("MULTI");
+            assert!(wire.call("DEL f").starts_with("-MISCONF "), "{ack}");
+            let aborted = "-EXECABORT Transaction discarded because of previous errors.|";
+            assert_eq!(wire.call("EXEC"), aborted);
             daemon.limit_files("unlimited");
             until("adds are taken again", || {
                 let error = add(&mut wire, &mut next, &mut acknowledged);

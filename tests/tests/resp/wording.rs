@@ -263,7 +263,17 @@ fn a_client_sees_the_others_and_ends_them() {
     assert!(one.contains(" flags=N ") && one.contains(" multi=-1 "), "{one}");
     let long = format!("CLIENT SETNAME {}", "x".repeat(257));
     assert_eq!(a.call(&long), "-ERR Client names have at most 256 bytes|");
-    for (command, flags) in [("sadd", "*3|+write|+denyoom|+fast|"), ("del", "*2|+write|+fast|")] {
+    for (command, flags) in [
+        ("sadd", "|*3|+write|+denyoom|+fast|"),
+        ("del", "|*1|+write|"),
+        ("scan", "|*1|+readonly|"),
+        ("flushall", "|*1|+write|"),
+        ("bf.add", "|*3|+write|+denyoom|+module|"),
+        ("bf.exists", "|*3|+readonly|+module|+fast|"),
+        ("auth", "|*4|+loading|+stale|+fast|+no_auth|"),
+        ("exec", "|*2|+loading|+stale|"),
+        ("config", "|*0|"),
+    ] {
         let described = a.call(&format!("COMMAND INFO {command}"));
         assert!(described.contains(flags), "{described}");
     }

@@ -39,6 +39,11 @@ impl Budget {
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
+    /// Whether so many bytes can be taken now.
+    pub(crate) fn has(&self, bytes: u64) -> bool {
+        self.taken().checked_add(bytes).is_some_and(|sum| sum <= self.limit)
+    }
+
     /// Gives back what was taken.
     pub(crate) fn release(&self, bytes: u64) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);

@@ -44,7 +44,7 @@ impl ShardLines {
     }
 
     /// The bytes of this many lines with their prefilter.
-    pub(super) fn bytes_of(len: usize) -> u64 {
+    pub(super) const fn bytes_of(len: usize) -> u64 {
         (len as u64 + prefilter_lines(len) as u64).saturating_mul(size_of::<Line>() as u64)
     }
 
@@ -138,7 +138,7 @@ impl ShardLines {
 }
 
 /// The lines of the prefilter of this many lines.
-fn prefilter_lines(len: usize) -> usize {
+const fn prefilter_lines(len: usize) -> usize {
     len.div_ceil(LINES_PER_PREFILTER_LINE)
 }
 

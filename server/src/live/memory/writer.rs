@@ -29,6 +29,9 @@ const STALE_PERCENT: usize = 25;
 /// The most copies of one hash: [`Writer::add_copy`] refuses more.
 pub(crate) const MAX_COPIES: usize = 255;
 
+/// What a table without entries takes.
+pub(crate) const EMPTY_BYTES: u64 = SHARDS as u64 * ShardLines::bytes_of(1);
+
 /// What an add did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
@@ -134,7 +137,7 @@ impl Shard {
 impl Writer {
     /// An empty table; `None` when not even that fits into the budget.
     pub(crate) fn new(window: Window, budget: Arc<Budget>) -> Option<Writer> {
-        if !budget.try_reserve(SHARDS as u64 * ShardLines::bytes_of(1)) {
+        if !budget.try_reserve(EMPTY_BYTES) {
             return None;
         }
         let mut arena = LineArena::default();
@@ -158,6 +161,11 @@ impl Writer {
     /// The table, for lookups.
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    /// What all tables take.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Makes the first growth of each shard large enough for this many entries, if the budget

@@ -17,8 +17,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::plain("readwrite", 1, no_cluster),
     Command::plain("cluster", -2, no_cluster),
     Command::plain("asking", 1, no_cluster),
-    Command::plain("wait", 3, wait),
-    Command::plain("waitaof", 4, waitaof),
+    Command::plain("wait", 3, wait).slow(),
+    Command::plain("waitaof", 4, waitaof).slow(),
 ];
 
 const ACL: &[Command] = &[

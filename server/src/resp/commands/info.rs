@@ -18,7 +18,7 @@ const MODULE_VERSION: i64 = 80_200;
 const MAX_PATTERNS: usize = 64;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::plain("info", -1, info),
+    Command::plain("info", -1, info).slow(),
     Command::container("config", CONFIG),
     Command::container("memory", MEMORY),
     Command::plain("role", 1, role),

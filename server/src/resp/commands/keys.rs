@@ -9,11 +9,11 @@ use super::glob;
 use crate::live::{Kind, LiveSet, SetError};
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::write("del", -2, del).keys(1, -1, 1).frees(),
+    Command::write("del", -2, del).keys(1, -1, 1).frees().slow(),
     Command::write("unlink", -2, del).keys(1, -1, 1).frees(),
     Command::read("exists", -2, exists).keys(1, -1, 1),
     Command::read("touch", -2, exists).keys(1, -1, 1),
-    Command::plain("randomkey", 1, randomkey),
+    Command::read("randomkey", 1, randomkey).without_keys().slow(),
     Command::read("type", 2, kind),
     Command::write("expire", -3, |s, q, r| expire(s, q, r, 1_000, true)).frees(),
     Command::write("pexpire", -3, |s, q, r| expire(s, q, r, 1, true)).frees(),
@@ -24,11 +24,11 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::read("expiretime", 2, |s, q, r| left(s, q, r, 1_000, false)),
     Command::read("pexpiretime", 2, |s, q, r| left(s, q, r, 1, false)),
     Command::write("persist", 2, persist).frees(),
-    Command::plain("scan", -2, scan),
-    Command::plain("keys", 2, keys),
-    Command::plain("dbsize", 1, dbsize),
-    Command::plain("flushdb", -1, flushdb).writes(),
-    Command::plain("flushall", -1, flushall).writes(),
+    Command::read("scan", -2, scan).without_keys().slow(),
+    Command::read("keys", 2, keys).without_keys().slow(),
+    Command::read("dbsize", 1, dbsize).without_keys(),
+    Command::write("flushdb", -1, flushdb).without_keys().frees().slow(),
+    Command::write("flushall", -1, flushall).without_keys().frees().slow(),
 ];
 
 /// The most names in one answer of SCAN.

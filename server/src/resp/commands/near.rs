@@ -14,7 +14,7 @@ use crate::live::{Kind, MAX_DISTANCE, Neighbour, Options};
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("sim.reserve", -2, reserve),
     Command::write("sim.add", -3, add),
-    Command::read("sim.query", -3, query),
+    Command::read("sim.query", -3, query).slow(),
     Command::read("sim.card", 2, card),
     Command::read("sim.info", 2, info),
 ];
