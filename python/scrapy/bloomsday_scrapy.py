@@ -74,7 +74,11 @@ class Refused(BloomsdayError):
     """The server answered with an error."""
 
 
-class Loading(Refused):
+class NotNow(Refused):
+    """The server takes no change at present."""
+
+
+class Loading(NotNow):
     """The server does not know yet what is new: the same request is answered later."""
 
 
@@ -218,8 +222,7 @@ class Connection:
         if kind == b"*":
             return [self._reply() for _ in range(int(text))]
         if kind == b"-":
-            kind = Loading if text.startswith(b"LOADING") else Refused
-            raise kind(refusal(text.decode("utf-8", "replace")))
+            raise refusal(text.decode("utf-8", "replace"))
         raise ConnectionError(
             f"it answered {line[:40]!r}, which Bloomsday does not: which server is that?"
         )
@@ -245,20 +248,34 @@ REMEDIES = {
     "MISCONF": "free or replace the server's disk",
     "NOAUTH": "put the password into BLOOMSDAY_URL: redis://:PASSWORD@HOST:PORT",
     "WRONGPASS": "correct the password in BLOOMSDAY_URL",
+    "ERR AUTH": "the server has no password: take it out of BLOOMSDAY_URL",
+    "ERR this address speaks TLS": "this package does not: use an address without TLS, or a tunnel",
+    "ERR non scaling filter is full": "choose another BLOOMSDAY_FILTER, or delete it",
+    "ERR a key has at most": "choose a shorter BLOOMSDAY_FILTER",
     "WRONGTYPE": "other commands made that filter: choose another BLOOMSDAY_FILTER, or delete it",
     "ERR unknown command": "this is not Bloomsday: correct BLOOMSDAY_URL",
 }
 
 
+# How errors begin that end by themselves, or that somebody ends while the crawl goes on.
+NOT_NOW = ("OOM", "ERR Insufficient memory", "ERR there are", "MISCONF", "READONLY")
+
+
 def refusal(text):
+    """The exception for an error of the server."""
     remedies = (remedy for start, remedy in REMEDIES.items() if text.startswith(start))
     remedy = next(remedies, None)
-    return f"Bloomsday answered {text}" + (f" (remedy: {remedy})" if remedy else "")
+    message = f"Bloomsday answered {text}" + (f" (remedy: {remedy})" if remedy else "")
+    if text.startswith("LOADING"):
+        return Loading(message)
+    return NotNow(message) if text.startswith(NOT_NOW) else Refused(message)
 
 
 def parse_url(url):
     """The host, the port, the database and the requests that a connection begins with."""
     example = "give it as redis://HOST:PORT, with a password as redis://:PASSWORD@HOST:PORT"
+    if not isinstance(url, str):
+        raise BadSetting(f"BLOOMSDAY_URL = {url!r} is not the address of a server: {example}")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or DEFAULT_PORT
@@ -294,7 +311,7 @@ def number(settings, name, default, least, most, kind=int):
         value = kind(given)
         # Python's int() cuts a fraction off.
         value = None if isinstance(given, float) and value != given else value
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = None
     if value is None or not least <= value <= most:
         kinds = {int: "whole number", float: "number"}
@@ -361,19 +378,26 @@ class DupeFilter(BaseDupeFilter):
         self.recent = Recent(number(settings, "BLOOMSDAY_RECENT", DEFAULT_RECENT, 0, MAX_RECENT))
         # With "unseen": how long the server is left alone, and until when.
         self._pause, self._paused_until = 0.0, 0.0
-        # With "raise": what ended the crawl.
-        self._failure = None
+        # With "raise": whether the spider is being closed because this filter failed.
+        self._is_ending = False
         setattr(crawler, FILTER_ATTRIBUTE, self)
 
     @classmethod
     def from_crawler(cls, crawler):
         return cls(crawler, crawler.spider.name if crawler.spider else crawler.spidercls.name)
 
+    @classmethod
+    def from_spider(cls, spider):
+        raise BadSetting(
+            f"DUPEFILTER_CLASS is {cls.__name__}, which is for Scrapy's own scheduler: with those of"
+            " scrapy-redis, set bloomsday_scrapy.RedisDupeFilter"
+        )
+
     def open(self):
         """Makes the filter if there is none: a wrong address or password ends the crawl here."""
         try:
             self.connection.connect()
-        except Unavailable as error:
+        except (Unavailable, NotNow) as error:
             if self._raises:
                 raise
             self._note_failure(error)
@@ -468,22 +492,17 @@ class DupeFilter(BaseDupeFilter):
 
     def _add(self, fingerprint):
         """Whether a fingerprint is new."""
-        if self._failure is not None:
-            raise self._failure
-        if time.monotonic() < self._paused_until:
+        if self._is_ending or time.monotonic() < self._paused_until:
             self._count("bloomsday/unseen_by_error")
             return True
         try:
             is_new, may_have_run = self._call("BF.ADD", self.key, fingerprint)
             self._pause = 0.0
         except BloomsdayError as error:
-            if self._raises:
-                # While the spider is closed its last requests do not wait once more.
-                self._failure = error
-                self._count("bloomsday/errors")
-                self._end_crawl()
+            if not self._raises:
+                self._note_failure(error)
+            elif not self._end_crawl(error):
                 raise
-            self._note_failure(error)
             self._count("bloomsday/unseen_by_error")
             return True
         if may_have_run and not is_new:
@@ -510,16 +529,26 @@ class DupeFilter(BaseDupeFilter):
             self._pause,
         )
 
-    def _end_crawl(self):
-        """Closes the spider: Scrapy would go on, and drop each request with one line in the log."""
+    def _end_crawl(self, error):
+        """Closes the spider. Returns whether one runs.
+
+        Nothing is raised then: Scrapy would go on, and would lose the request. From now on requests
+        count as new without a word to the server, so that what the last pages link to is in the
+        queue, which a JOBDIR keeps for the next run.
+        """
         engine = self.crawler.engine
         if engine is None or engine.spider is None:
-            return
-        logger.error("The spider is closed because its duplicate filter fails (BLOOMSDAY_ON_ERROR)")
+            return False
+        self._is_ending = True
+        self._count("bloomsday/errors")
+        logger.error(
+            "%s. The spider is closed because its duplicate filter fails (BLOOMSDAY_ON_ERROR)", error
+        )
         if hasattr(engine, "close_spider_async"):
             deferred_from_coro(engine.close_spider_async(reason=CLOSE_REASON))
         else:
             engine.close_spider(engine.spider, CLOSE_REASON)
+        return True
 
     def _count(self, name):
         self.crawler.stats.inc_value(name)
@@ -549,6 +578,8 @@ def filter_name(settings, spider_name):
     )
     if not isinstance(given, str):
         raise BadSetting(f"BLOOMSDAY_FILTER = {given!r} is no name: write it in quotes")
+    if any("\ud800" <= character <= "\udfff" for character in given + spider_name):
+        raise BadSetting(f"BLOOMSDAY_FILTER = {given!r} is no name: it is not of Unicode characters")
     if "%" in given.replace("%%", "").replace("%(spider)s", ""):
         raise BadSetting(
             f"BLOOMSDAY_FILTER = {given!r} is no name: only %(spider)s is replaced, and a percent"

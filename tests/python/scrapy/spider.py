@@ -17,15 +17,19 @@ from bloomsday_scrapy import dupefilter_of
 class Pages(Spider):
     name = "test"
 
-    def __init__(self, site, reverse=False, lazily=False, end_pause_at=None, **arguments):
+    def __init__(self, site, reverse=False, lazily=False, end_pause_at=None, links=0, **arguments):
+        """With `links`, begins with one page, which links to so many others."""
         super().__init__(**arguments)
         self.site, self.lazily, self.end_pause_at = site, lazily, end_pause_at
         self.has_failed = False
-        self.numbers = [*range(10), *range(100)][:: -1 if reverse else 1]
+        self.links = links
+        self.numbers = [0] if links else [*range(10), *range(100)][:: -1 if reverse else 1]
 
     def requests(self):
-        for number in self.numbers:
-            yield Request(f"{self.site}/{number}", self.parse, errback=self.failed)
+        return map(self.request, self.numbers)
+
+    def request(self, number):
+        return Request(f"{self.site}/{number}", self.parse, errback=self.failed)
 
     def start_requests(self):
         """Of Scrapy 2.12."""
@@ -44,6 +48,8 @@ class Pages(Spider):
             dupefilter = dupefilter_of(self.crawler)
             self.crawler.stats.set_value("pause", dupefilter._paused_until - time.monotonic())
             dupefilter._paused_until = 0
+        if response.url == f"{self.site}/0":
+            yield from map(self.request, range(1, self.links + 1))
 
     def failed(self, failure):
         """A page that failed is requested once more, by this crawl or the next one."""
