@@ -103,7 +103,7 @@ impl ServeEnvironment {
         let mut live_filters = 0;
         for filter in names {
             let config = settings.follow(filter);
-            config.check_engine(live.has_log())?;
+            config.check_streams(live.has_log())?;
             live_filters += usize::from(config.live_days.is_some());
             live.check_filters(&config.name, live_filters)?;
         }

@@ -211,7 +211,7 @@ fn put_live(
     if config.filters.iter().all(|filter| filter.live_days.is_none()) {
         return Ok((None, None));
     }
-    config.filters.iter().try_for_each(|filter| filter.check_engine(live.is_on_disk()))?;
+    config.filters.iter().try_for_each(|filter| filter.check_streams(live.is_on_disk()))?;
     let (mut shipped, mut shared) = (Vec::new(), Vec::new());
     for (filter, served) in config.filters.iter().zip(served) {
         let Some(days) = filter.live_days else { continue };

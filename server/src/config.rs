@@ -148,17 +148,25 @@ impl FilterConfig {
     }
 
     /// Refuses an engine in a process without a log on disk: what is sent there is read from the
-    /// log.
+    /// log. Refuses a feed whose certificates or key cannot be read.
     ///
     /// # Errors
-    /// [`Error::EngineWithoutLog`](crate::error::Error::EngineWithoutLog).
+    /// [`Error::EngineWithoutLog`](crate::error::Error::EngineWithoutLog),
+    /// [`Error::Setting`](crate::error::Error::Setting).
     #[cfg(feature = "live")]
-    pub fn check_engine(&self, has_log: bool) -> Result<(), crate::error::Error> {
+    pub fn check_streams(&self, has_log: bool) -> Result<(), crate::error::Error> {
+        use crate::error::Error;
         if self.takes_ids() && self.live_engine.is_some() && !has_log {
-            let filter = self.name.to_string();
-            return Err(crate::error::Error::EngineWithoutLog { filter });
+            return Err(Error::EngineWithoutLog { filter: self.name.to_string() });
         }
-        Ok(())
+        match &self.live_from {
+            Some(feed) => feed.check_files().map_err(|wrong| Error::Setting {
+                name: "live_from",
+                value: feed.name(),
+                allowed: format!("files that can be read: {wrong}"),
+            }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `feed` | a stream of others → adds: what feeds have in common |
 //! | `feed_run` | reads a stream for as long as a process runs |
 //! | `feed_redis`, `feed_kafka` | the messages of a stream, in order |
+//! | `json_field` | the ID in a message |
 //! | `feed_status` | what is known of a feed, for people and metrics |
 //! | `kafka_url`, `kafka_client`, `kafka_progress` | where a topic is; rdkafka, with the requests of a feed; how far it is read |
 
@@ -23,6 +24,8 @@ mod feed_redis;
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
 mod feed_run;
 pub(super) mod feed_status;
+#[cfg(feature = "kafka")]
+mod json_field;
 #[cfg(feature = "kafka")]
 mod kafka_client;
 #[cfg(feature = "kafka")]

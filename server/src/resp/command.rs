@@ -166,7 +166,7 @@ impl Command {
         }
         let adds = self.is_of_keys && self.is_write && !self.frees;
         let is_of_module = self.name.contains('.');
-        let is_fast = !self.is_slow && !self.name.contains('|') && !(adds && is_of_module);
+        let is_slow = self.is_slow || self.name.contains('|') || (adds && is_of_module);
         [
             (self.is_of_keys && self.is_write, "write"),
             (self.is_of_keys && !self.is_write, "readonly"),
@@ -174,7 +174,7 @@ impl Command {
             (is_of_module, "module"),
             (!self.is_of_keys, "loading"),
             (!self.is_of_keys, "stale"),
-            (is_fast, "fast"),
+            (!is_slow, "fast"),
             (self.needs_no_auth, "no_auth"),
         ]
         .into_iter()

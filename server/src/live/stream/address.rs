@@ -88,6 +88,16 @@ impl FeedUrl {
             Feed::Kafka(ref topic) => topic.name(),
         }
     }
+
+    /// Checks that the files that it names can be read.
+    pub(crate) fn check_files(&self) -> Result<(), String> {
+        match self.0 {
+            #[cfg(feature = "redis-streams")]
+            Feed::Redis(_) => Ok(()),
+            #[cfg(feature = "kafka")]
+            Feed::Kafka(ref topic) => topic.check_files(),
+        }
+    }
 }
 
 impl fmt::Debug for EngineUrl {

@@ -154,7 +154,7 @@ impl FeedReader {
                 SetError::ReadOnly(_) => FeedError::NotDecider,
                 SetError::NotLoaded => FeedError::NotLoaded,
                 SetError::Memory => FeedError::Refused(
-                    "the limit on the memory of live IDs is reached: raise it".into(),
+                    "the limit on the memory of live IDs is reached: raise `live_memory`".into(),
                 ),
                 other => FeedError::Refused(format!("the IDs are refused: {other:?}")),
             })?;

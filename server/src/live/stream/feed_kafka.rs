@@ -10,10 +10,10 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use rdkafka::Message;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use serde_json::Value;
 use tokio::time::{Duration, Instant, interval, sleep, timeout_at};
 
 use super::feed::{FeedError, FeedIds, FeedReader, KEEP_INTERVAL, MAX_ADDED};
+use super::json_field::id_in;
 use super::kafka_client::{At, Client, Messages, Queue, Topic};
 use super::kafka_progress::{FROM_END, Progress, ReadState};
 use super::kafka_url::{IdSource, KafkaUrl, Start};
@@ -427,14 +427,8 @@ fn push(ids: &mut FeedIds, source: &IdSource, key: Option<&[u8]>, value: Option<
         IdSource::Value => ids.push(value),
         IdSource::Key => ids.push(key),
         IdSource::Json(field) => {
-            let value: Option<Value> = value.and_then(|value| serde_json::from_slice(value).ok());
-            match value.as_ref().and_then(|value| value.get(field)) {
-                Some(Value::String(text)) => ids.push(Some(text.as_bytes())),
-                Some(Value::Number(number)) if !number.is_f64() => {
-                    ids.push(Some(number.to_string().as_bytes()));
-                }
-                _ => ids.push(None),
-            }
+            let id = value.and_then(|value| id_in(value, field));
+            ids.push(id.as_deref().map(str::as_bytes));
         }
     }
 }

@@ -322,7 +322,11 @@ fn in_words(url: &KafkaUrl, code: Code, reason: &str) -> String {
             "the topic may not be read: give this user Read and Describe on it".into()
         }
         Code::BrokerTransportFailure | Code::OperationTimedOut if url.tls.is_none() => {
-            format!("{reason}: is it a broker of Kafka, and without TLS (else `tls=true`)?")
+            let login = if url.login.is_none() { ", and without a login" } else { "" };
+            format!("{reason}: is it a broker of Kafka{login}, and without TLS (else `tls=true`)?")
+        }
+        Code::UnsupportedFeature => {
+            format!("{reason}: is it the address of a broker, and not of a controller?")
         }
         _ => reason.to_owned(),
     }

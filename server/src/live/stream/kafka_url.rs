@@ -170,6 +170,16 @@ fn read_login(text: &str) -> Result<Login, String> {
 }
 
 impl KafkaUrl {
+    /// Checks that the files of TLS can be read.
+    pub(super) fn check_files(&self) -> Result<(), String> {
+        let Some(TlsFiles { ca, own }) = &self.tls else { return Ok(()) };
+        let own = own.iter().flat_map(|(cert, key)| [("cert", cert), ("key", key)]);
+        for (option, path) in ca.iter().map(|ca| ("ca", ca)).chain(own) {
+            std::fs::read(path).map_err(|e| format!("`{option}`, {}: {e}", path.display()))?;
+        }
+        Ok(())
+    }
+
     fn read_options(&mut self, text: &str) -> Result<(), String> {
         let (mut files, mut cert, mut key, mut tls) = (TlsFiles::default(), None, None, None);
         for option in text.split('&').filter(|option| !option.is_empty()) {
@@ -290,5 +300,16 @@ mod tests {
             assert!(why.contains(expected), "{text}: {why}");
             assert!(!why.contains("secret") && !why.contains("sec/"), "{why}");
         }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let files = |text: &str| text.parse::<KafkaUrl>().unwrap().check_files();
+        for option in ["ca=/nowhere/x.pem", "cert=/nowhere/x.pem&key=/nowhere/k", "tls=true&ca=/"] {
+            let why = files(&format!("kafka://h/t?{option}")).unwrap_err();
+            let name = option.trim_start_matches("tls=true&").split('=').next().unwrap();
+            assert!(why.starts_with(&format!("`{name}`, /")), "{why}");
+        }
+        assert_eq!(files("kafka://h/t?tls=true"), Ok(()));
     }
 }
