@@ -199,6 +199,9 @@ impl LiveSettings {
         listen: Option<SocketAddr>,
         output: &Output,
     ) -> Result<ExitCode, Error> {
+        if self.ack == Some(Ack::Shipped) {
+            tracing::warn!("nothing is shipped without a store: `shipped` is as `synced` here");
+        }
         let live = self.open(token, true, Vec::new()).await?;
         let signals = Signals::new()?;
         let resp = self.listen(live.clone(), tls.clone()).await?;
