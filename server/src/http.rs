@@ -16,6 +16,9 @@
 //! | `texts` | an address with texts only, for other programs |
 //! | `headers`, `reply` | rules of HTTP; the forms of replies |
 
+// What a request is refused with is a reply, too.
+#![allow(clippy::result_large_err)]
+
 mod admin;
 mod answers;
 mod blocks;

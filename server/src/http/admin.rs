@@ -72,7 +72,10 @@ impl Admin {
             (&Method::GET, "/page.json") => self.page.data(true).await,
             (_, "/" | "/page.json") => reply::only(reply::READ),
             (&Method::GET, path) => match filter_to_trace(path) {
-                Some(filter) => self.page.trace(filter, request.uri().query().unwrap_or("")).await,
+                Some(filter) => {
+                    let query = request.uri().query().unwrap_or("");
+                    reply::of_either(self.page.trace(filter, query).await)
+                }
                 None => error(StatusCode::NOT_FOUND, NOT_FOUND),
             },
             (_, path) if filter_to_trace(path).is_some() => reply::only(reply::READ),

@@ -12,7 +12,7 @@ use super::answers::Answers;
 use super::blocks::Blocks;
 use super::headers;
 use super::ids::{split_ids, without_return};
-use super::query::{BodyIds, answer_format, read_ids};
+use super::query::{BodyIds, answer_format, find, read_ids};
 use super::reply::{self, Reply, error, unauthorized};
 use crate::bloomsday::Bloomsday;
 use crate::error::Error;
@@ -25,16 +25,17 @@ pub(super) enum ChangeKind {
     Forget,
 }
 
-/// The reply to a client that may not change anything; `None` for one that may.
-pub(super) fn refuse_change<B>(
+/// Refuses a client that may not change anything.
+pub(super) fn check_client<B>(
     bloomsday: &Bloomsday,
     is_loopback: bool,
     request: &Request<B>,
-) -> Option<Reply> {
+) -> Result<(), Reply> {
     match bloomsday.live().and_then(Live::token) {
-        Some(token) => (!headers::has_token(request, token)).then(unauthorized),
-        None if is_loopback => None,
-        None => Some(error(
+        Some(token) if headers::has_token(request, token) => Ok(()),
+        Some(_) => Err(unauthorized()),
+        None if is_loopback => Ok(()),
+        None => Err(error(
             StatusCode::FORBIDDEN,
             "other machines reach this address, so adds and deletions need a token, and this server \
              has none: configure one",
@@ -48,23 +49,17 @@ pub(super) async fn change(
     filter: &str,
     change: ChangeKind,
     request: Request<Incoming>,
-) -> Reply {
-    let handle = match bloomsday.filter(filter) {
-        Ok(handle) => handle,
-        Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
-    };
+) -> Result<Reply, Reply> {
+    let handle = find(bloomsday, filter)?;
     let format = answer_format(&request);
-    let BodyIds { lines, strip } = match read_ids(request, blocks).await {
-        Ok(ids) => ids,
-        Err(refused) => return refused,
-    };
+    let BodyIds { lines, strip } = read_ids(request, blocks).await?;
     let blocks: Vec<_> = lines.into_blocks().collect();
     let all = blocks.iter().flat_map(|block| bare_ids(block, strip));
     let wrong = all.enumerate().find(|(_, id)| !is_valid_len(id));
     // Before anything is changed.
     if let Some((before, bytes)) = wrong.map(|(before, id)| (before, id.len())) {
         let why = Error::InvalidId { bytes };
-        return error(StatusCode::BAD_REQUEST, &format!("line {}: {why}", before + 1));
+        return Err(reply::wrong(&format!("line {}: {why}", before + 1)));
     }
     let (mut answers, mut made) = (Answers::new(format), 0);
     for mut block in blocks {
@@ -74,9 +69,7 @@ pub(super) async fn change(
             ChangeKind::Add => handle.add_batch(&ids, &mut each).await,
             ChangeKind::Forget => handle.forget_batch(&ids, &mut each).await,
         };
-        if let Err(why) = changed {
-            return reply_to(&why, made);
-        }
+        changed.map_err(|why| reply_to(&why, made))?;
         drop(ids);
         // Each takes the place of a byte of an ID, which has at least one.
         block.iter_mut().zip(&each).for_each(|(byte, answer)| *byte = u8::from(*answer));
@@ -84,7 +77,7 @@ pub(super) async fn change(
         made += each.len();
         answers.add(block, each.iter().filter(|answer| **answer).count() as u64);
     }
-    reply::answers(answers)
+    Ok(reply::answers(answers))
 }
 
 /// The IDs of a block; with `strip`, a CR at the end of a line is not part of one.

@@ -3,7 +3,8 @@
 
 use hyper::StatusCode;
 use jiff::Timestamp;
-use prometheus::{CounterVec, Encoder, GaugeVec, Opts, Registry, TextEncoder};
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
+use prometheus::{Counter, CounterVec, Encoder, Gauge, GaugeVec, Opts, Registry, TextEncoder};
 
 use super::reply::{Reply, error, of};
 use crate::bloomsday::Bloomsday;
@@ -64,14 +65,7 @@ impl Metrics<'_> {
         labels: &[&str],
         values: impl Fn(&FilterStatus, Set<'_>),
     ) -> prometheus::Result<()> {
-        let metric = GaugeVec::new(Opts::new(name, help), &[&["filter"][..], labels].concat())?;
-        for status in self.filters {
-            values(status, &mut |labels, value| {
-                let labels = [&[status.filter.as_str()][..], labels].concat();
-                metric.with_label_values(&labels).set(value);
-            });
-        }
-        self.registry.register(Box::new(metric))
+        self.add(name, help, labels, GaugeVec::new, values, Gauge::set)
     }
 
     fn counter(
@@ -81,11 +75,26 @@ impl Metrics<'_> {
         labels: &[&str],
         values: impl Fn(&FilterStatus, Set<'_>),
     ) -> prometheus::Result<()> {
-        let metric = CounterVec::new(Opts::new(name, help), &[&["filter"][..], labels].concat())?;
+        self.add(name, help, labels, CounterVec::new, values, Counter::inc_by)
+    }
+
+    fn add<B: MetricVecBuilder>(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        make: fn(Opts, &[&str]) -> prometheus::Result<MetricVec<B>>,
+        values: impl Fn(&FilterStatus, Set<'_>),
+        give: fn(&B::M, f64),
+    ) -> prometheus::Result<()>
+    where
+        MetricVec<B>: Collector + 'static,
+    {
+        let metric = make(Opts::new(name, help), &[&["filter"][..], labels].concat())?;
         for status in self.filters {
             values(status, &mut |labels, value| {
                 let labels = [&[status.filter.as_str()][..], labels].concat();
-                metric.with_label_values(&labels).inc_by(value);
+                give(&metric.with_label_values(&labels), value);
             });
         }
         self.registry.register(Box::new(metric))

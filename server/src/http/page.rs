@@ -21,6 +21,7 @@ use super::fleet;
 use super::headers;
 use super::history_cache::HistoryCache;
 use super::ids::decode_id;
+use super::query::find;
 use super::reply::{self, Reply, error, json as json_reply, of};
 use super::traffic_history::{LookupTotals, TrafficHistory};
 use crate::bloomsday::Bloomsday;
@@ -83,26 +84,18 @@ impl Page {
     }
 
     /// Which of the last days contain an ID: `?id=PERCENT-ENCODED&days=N`.
-    pub(super) async fn trace(&self, filter: &str, query: &str) -> Reply {
-        let handle = match self.bloomsday.filter(filter) {
-            Ok(handle) => handle,
-            Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
-        };
-        let [id, days] = match headers::query_values(query, ["id", "days"]) {
-            Ok(values) => values,
-            Err(why) => return reply::wrong(&why),
-        };
+    pub(super) async fn trace(&self, filter: &str, query: &str) -> Result<Reply, Reply> {
+        let handle = find(&self.bloomsday, filter)?;
+        let [id, days] =
+            headers::query_values(query, ["id", "days"]).map_err(|why| reply::wrong(&why))?;
         let n = days.map_or(Ok(DEFAULT_TRACE_DAYS), str::parse);
         let (Some(id), Ok(n @ 1..=MAX_DAYS)) = (id, n) else {
-            return reply::wrong("give ?id=ID&days=N, 1 to 31 days");
+            return Err(reply::wrong("give ?id=ID&days=N, 1 to 31 days"));
         };
-        let id = match decode_id(id) {
-            Ok(id) => id,
-            Err(why) => return reply::wrong(why),
-        };
+        let id = decode_id(id).map_err(reply::wrong)?;
         let Ok(permit) = self.trace_permit.clone().try_acquire_owned() else {
             let why = "another trace runs, and it fetches a blob for each day: try again later";
-            return error(StatusCode::TOO_MANY_REQUESTS, why);
+            return Err(error(StatusCode::TOO_MANY_REQUESTS, why));
         };
         let (store, name) = (self.bloomsday.store().clone(), handle.name().clone());
         let today = Day::of(self.bloomsday.now());
@@ -120,13 +113,13 @@ impl Page {
                 if let Some(live) = live {
                     trace["live"] = live.into();
                 }
-                json_reply(StatusCode::OK, &trace)
+                Ok(json_reply(StatusCode::OK, &trace))
             }
-            Ok(Ok(Err(why))) => error(StatusCode::BAD_GATEWAY, &why.to_string()),
+            Ok(Ok(Err(why))) => Err(error(StatusCode::BAD_GATEWAY, &why.to_string())),
             Ok(Err(_)) => {
-                error(StatusCode::GATEWAY_TIMEOUT, "the blobs did not arrive in two minutes")
+                Err(error(StatusCode::GATEWAY_TIMEOUT, "the blobs did not arrive in two minutes"))
             }
-            Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the trace panicked"),
+            Err(_) => Err(error(StatusCode::INTERNAL_SERVER_ERROR, "the trace panicked")),
         }
     }
 }

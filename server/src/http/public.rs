@@ -74,20 +74,22 @@ impl Public {
             (&Method::GET, [""]) => page::html(),
             (&Method::GET, ["page.json"]) => self.page.data(false).await,
             (&Method::GET, ["v1", "filters", filter, "ids", id]) => {
-                query::one(&self.bloomsday, filter, id)
+                reply::of_either(query::one(&self.bloomsday, filter, id))
             }
             (&Method::POST, ["v1", "filters", filter, "query"]) => {
-                query::many(&self.bloomsday, &self.blocks, filter, request).await
+                let many = query::many(&self.bloomsday, &self.blocks, filter, request);
+                reply::of_either(many.await)
             }
             #[cfg(feature = "live")]
             (&Method::POST, ["v1", "filters", filter, change @ ("add" | "forget")]) => {
                 let change = if *change == "add" { ChangeKind::Add } else { ChangeKind::Forget };
-                if let Some(refused) =
-                    changes::refuse_change(&self.bloomsday, self.is_loopback, &request)
-                {
-                    return refused;
+                let checked = changes::check_client(&self.bloomsday, self.is_loopback, &request);
+                let changing =
+                    changes::change(&self.bloomsday, &self.blocks, filter, change, request);
+                match checked {
+                    Ok(()) => reply::of_either(changing.await),
+                    Err(refused) => refused,
                 }
-                changes::change(&self.bloomsday, &self.blocks, filter, change, request).await
             }
             #[cfg(feature = "live")]
             (_, ["v1", "filters", _, "add" | "forget"]) => reply::only("POST"),

@@ -41,28 +41,25 @@ const IDS_PER_BATCH: usize = 1024;
 pub(super) const NO_ID: &str =
     "the path has no ID: browsers and curl remove an ID that is . or .. from it; POST it to query";
 
-pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
-    let handle = match bloomsday.filter(filter) {
-        Ok(handle) => handle,
-        Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
-    };
-    let id = match decode_id(id) {
-        Ok(id) => id,
-        Err(why) => return reply::wrong(why),
-    };
+/// The handle of the filter in a path.
+pub(super) fn find(bloomsday: &Bloomsday, filter: &str) -> Result<FilterHandle, Reply> {
+    bloomsday.filter(filter).map_err(|unknown| error(StatusCode::NOT_FOUND, &unknown.to_string()))
+}
+
+pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Result<Reply, Reply> {
+    let handle = find(bloomsday, filter)?;
+    let id = decode_id(id).map_err(reply::wrong)?;
     if id.is_empty() {
-        return reply::wrong(NO_ID);
+        return Err(reply::wrong(NO_ID));
     }
-    if !handle.is_ready() {
-        return not_ready(&handle);
-    }
+    check_ready(&handle)?;
     let mut kept = handle.keep();
     let contains = handle.contains_batch_in(&mut kept, &[&id], &mut [false]) == 1;
     let text: String = String::from_utf8_lossy(&id).chars().take(*ID_BYTES.end()).collect();
     let reply = json!({
         "filter": filter, "id": text, "contains": contains, "day": day_of(&kept),
     });
-    json_reply(StatusCode::OK, &reply)
+    Ok(json_reply(StatusCode::OK, &reply))
 }
 
 pub(super) async fn many(
@@ -70,19 +67,11 @@ pub(super) async fn many(
     blocks: &Blocks,
     filter: &str,
     request: Request<Incoming>,
-) -> Reply {
-    let handle = match bloomsday.filter(filter) {
-        Ok(handle) => handle,
-        Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
-    };
+) -> Result<Reply, Reply> {
+    let handle = find(bloomsday, filter)?;
     let format = answer_format(&request);
-    let BodyIds { lines, strip } = match read_ids(request, blocks).await {
-        Ok(ids) => ids,
-        Err(refused) => return refused,
-    };
-    if !handle.is_ready() {
-        return not_ready(&handle);
-    }
+    let BodyIds { lines, strip } = read_ids(request, blocks).await?;
+    check_ready(&handle)?;
     // One generation for the complete body, and its day in the header; the last one if live IDs met
     // a swap.
     let mut kept = handle.keep();
@@ -96,7 +85,7 @@ pub(super) async fn many(
         let day = HeaderValue::from_str(&day.to_string()).expect("a day is digits and dashes");
         reply.headers_mut().insert("bloomsday-day", day);
     }
-    reply
+    Ok(reply)
 }
 
 /// The format that a client asks for.
@@ -237,12 +226,16 @@ async fn read(mut body: Incoming, blocks: &Blocks) -> Result<Lines, Reply> {
     Ok(lines)
 }
 
-fn not_ready(handle: &FilterHandle) -> Reply {
+/// Refuses a lookup in a filter that is not ready for them.
+fn check_ready(handle: &FilterHandle) -> Result<(), Reply> {
+    if handle.is_ready() {
+        return Ok(());
+    }
     let what = if handle.is_loaded() {
         "has not the live IDs of other servers yet"
     } else {
         "is not loaded yet"
     };
     let why = format!("`{}` {what}; see /status", handle.name());
-    error(StatusCode::SERVICE_UNAVAILABLE, &why)
+    Err(error(StatusCode::SERVICE_UNAVAILABLE, &why))
 }

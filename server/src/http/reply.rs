@@ -62,6 +62,11 @@ pub(super) fn unauthorized() -> Reply {
     reply
 }
 
+/// What a request is answered, or why it is refused.
+pub(super) fn of_either(reply: Result<Reply, Reply>) -> Reply {
+    reply.unwrap_or_else(|refused| refused)
+}
+
 pub(super) fn wrong(why: &str) -> Reply {
     error(StatusCode::BAD_REQUEST, why)
 }
