@@ -140,9 +140,9 @@ struct SetState {
     writer: Writer,
     log: Option<Arc<Log>>,
     is_dropped: bool,
-    /// The memory that was taken in the process when an add was refused for want of it, until
-    /// something is deleted.
-    full_at: Option<u64>,
+    /// When the last add was refused for want of memory: what was taken of it in the process, and
+    /// the step of the window. None after another change.
+    full_at: Option<(u64, u64)>,
     deleted: u64,
     /// The time of the last change.
     last_ms: u64,
@@ -242,8 +242,8 @@ impl LiveSet {
         state.changed.clear();
         let (op, result) = change(&mut state);
         if matches!(result, Err(SetError::Memory)) {
-            state.full_at = Some(state.writer.budget().taken());
-        } else if op != Op::Add {
+            state.full_at = Some((state.writer.budget().taken(), self.table.step()));
+        } else if op != Op::Add || !state.changed.is_empty() {
             state.full_at = None;
         }
         let SetState { log, changed, deletions, .. } = &mut *state;
@@ -267,12 +267,16 @@ impl LiveSet {
     }
 
     /// Whether changes can be made now, as far as that is known before one is tried. A transaction
-    /// asks, because it does all or nothing: with `adds` also whether an add was refused for want
-    /// of memory, and no memory was freed since.
-    pub(crate) fn check_change(&self, adds: bool) -> Result<(), SetError> {
+    /// asks, because it does all or nothing: with `adds` also whether the last add was refused for
+    /// want of memory, and nothing was freed since.
+    pub(crate) fn check_change(&self, now: u64, adds: bool) -> Result<(), SetError> {
+        self.tick(now);
         let state = lock(&self.state);
         self.check(&state)?;
-        if adds && state.full_at.is_some_and(|full_at| state.writer.budget().taken() >= full_at) {
+        if let Some((taken, step)) = state.full_at.filter(|_| adds)
+            && state.writer.budget().taken() >= taken
+            && self.table.step() == step
+        {
             return Err(SetError::Memory);
         }
         drop(state);

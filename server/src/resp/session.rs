@@ -252,7 +252,7 @@ impl Session {
     /// Whether the set of a name takes changes now, or can be made: see [`LiveSet::check_change`].
     pub(crate) fn check_change(&mut self, name: &[u8], adds: bool) -> Result<(), Fault> {
         let checked = match self.find_set(name)? {
-            Some(set) => set.check_change(adds),
+            Some(set) => set.check_change(self.now, adds),
             None if adds && !self.live().has_memory_for_a_set() => Err(SetError::Memory),
             None => Ok(()),
         };

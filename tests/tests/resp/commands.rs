@@ -297,7 +297,7 @@ fn past_the_memory_limit_adds_are_refused_and_lookups_go_on() {
         let there = wire.call(&format!("SISMEMBER s {id}")) == ":1|";
         assert_eq!(there, reply == ":1|", "{id}: {reply}");
     }
-    // A transaction does all or nothing.
+    // A transaction does all or nothing. What is deleted is enough for the next one.
     converse(
         &daemon,
         &[
@@ -315,6 +315,29 @@ fn past_the_memory_limit_adds_are_refused_and_lookups_go_on() {
             ("EXEC", "*2|:1|:1|"),
         ],
     );
+    // So is what leaves a window.
+    converse(&daemon, &[("DEL s", ":1|"), ("BLOOM.RESERVE w WINDOW 4 STEP 1", "+OK|")]);
+    let mut numbers = 0_u32..;
+    // If a step ends in between, places are free again.
+    until("a transaction is refused", || {
+        let mut is_full = false;
+        while !is_full {
+            let some: Vec<u32> = numbers.by_ref().take(1_000).collect();
+            let adds = some.iter().flat_map(|n| encode(&[b"SADD", b"w", n.to_string().as_bytes()]));
+            wire.send(&adds.collect::<Vec<u8>>()).unwrap();
+            is_full = some.iter().filter(|_| wire.reply().unwrap() == full).count() > 0;
+        }
+        wire.call("MULTI");
+        let is_refused = wire.call("SADD w new") == full;
+        wire.call("DISCARD");
+        is_refused.then_some(())
+    });
+    until("the window has passed", || {
+        wire.call("MULTI");
+        let is_queued = wire.call("SADD w newer") == "+QUEUED|";
+        let reply = wire.call(if is_queued { "EXEC" } else { "DISCARD" });
+        (reply == "*1|:1|").then_some(())
+    });
 }
 
 #[test]
