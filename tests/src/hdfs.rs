@@ -68,6 +68,22 @@ impl Hdfs {
         }
     }
 
+    /// Lets it take connections and answer nothing, as a machine that hangs.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it answer again.
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let running = self.process.as_ref().expect("it runs");
+        let kill = Command::new("kill").arg(signal).arg(running.process.id().to_string()).status();
+        assert!(kill.expect("kill runs").success(), "kill {signal}");
+    }
+
     /// Stops one of the two DataNodes.
     pub fn stop_datanode(&self) {
         self.command(&["stop-datanode"]);

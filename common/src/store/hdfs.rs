@@ -6,22 +6,31 @@
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use hdfs_native_object_store::{HdfsObjectStore, HdfsObjectStoreBuilder};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
-    RenameOptions, RenameTargetMode, Result, UploadPart,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, RenameOptions, RenameTargetMode, Result, UploadPart,
 };
 
 use crate::random::random;
 
 /// How a NameNode refuses for lack of rights.
 const FORBIDDEN: &str = "org.apache.hadoop.security.AccessControlException";
+
+/// How long a NameNode may take for an answer. The client itself waits for ever when one takes the
+/// connection and does not answer.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// How long a write may take, in which the client looks for other DataNodes for two minutes.
+const MAX_WRITE: Duration = Duration::from_secs(300);
+/// How long what is left of a failed write is deleted at most: the NameNode may be away.
+const MAX_DISCARD: Duration = Duration::from_secs(5);
 
 /// The HDFS at an address without a path. Name services and Kerberos come from the Hadoop
 /// configuration that `HADOOP_CONF_DIR` names, the user from `HADOOP_USER_NAME`.
@@ -47,10 +56,39 @@ fn classify(path: &Path, error: Error) -> Error {
     let Error::Generic { source, .. } = error else { return error };
     let text = source.to_string();
     let text = text.split("\n\tat ").next().unwrap_or_default().replace('\n', " ");
+    // All that is known of each of them, over pages.
+    let text = text.split(": [DatanodeInfoProto").next().unwrap_or_default().to_owned();
     if text.contains(FORBIDDEN) {
         return Error::PermissionDenied { path: path.to_string(), source: text.into() };
     }
     Error::Generic { store: "HDFS", source: text.into() }
+}
+
+/// Waits for a call, whose errors are then those of other stores.
+async fn limited<T>(
+    path: &Path,
+    limit: Duration,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(done) => done.map_err(|e| classify(path, e)),
+        Err(_) => {
+            let source = format!("no answer within {} s", limit.as_secs()).into();
+            Err(Error::Generic { store: "HDFS", source })
+        }
+    }
+}
+
+/// As [`limited`], for each item of a stream.
+fn limited_items<T: Send + 'static>(
+    path: Path,
+    items: BoxStream<'static, Result<T>>,
+) -> BoxStream<'static, Result<T>> {
+    let next = |(path, mut items): (Path, BoxStream<'static, Result<T>>)| async move {
+        let item = limited(&path, MAX_WAIT, async { items.next().await.transpose() }).await;
+        item.transpose().map(|item| (item, (path, items)))
+    };
+    stream::unfold((path, items), next).boxed()
 }
 
 /// A name under which a file is written that will be `path`: another one at each try. The client's
@@ -65,7 +103,25 @@ fn staging(path: &Path) -> Path {
     parts.into_iter().collect()
 }
 
+/// The client's own name for a file that will have this new name.
+fn client_staging(staged: &Path) -> Path {
+    let mut parts: Vec<String> = staged.parts().map(|part| part.as_ref().to_owned()).collect();
+    if let Some(name) = parts.last_mut() {
+        *name = format!(".{name}.tmp.1");
+    }
+    parts.into_iter().collect()
+}
+
 impl Hdfs {
+    /// Deletes what a failed write may have left. If it stays, prune deletes it after a day where
+    /// blobs and segments are.
+    async fn discard(&self, staged: &Path) {
+        let (client_staged, client) = (client_staging(staged), &self.0);
+        let delete = |path| async move { drop(client.delete(path).await) };
+        let both = futures::future::join(delete(staged), delete(&client_staged));
+        let _ = tokio::time::timeout(MAX_DISCARD, both).await;
+    }
+
     /// Gives a complete file its name.
     async fn rename_staged(
         &self,
@@ -74,12 +130,11 @@ impl Hdfs {
         target: RenameTargetMode,
     ) -> Result<()> {
         let options = RenameOptions::new().with_target_mode(target);
-        let renamed = self.0.rename_opts(staged, path, options).await;
+        let renamed = limited(path, MAX_WAIT, self.0.rename_opts(staged, path, options)).await;
         if renamed.is_err() {
-            // If it stays, prune deletes it after a day.
-            let _ = self.0.delete(staged).await;
+            self.discard(staged).await;
         }
-        renamed.map_err(|e| classify(path, e))
+        renamed
     }
 }
 
@@ -96,17 +151,21 @@ struct StagedUpload {
 impl MultipartUpload for StagedUpload {
     fn put_part(&mut self, bytes: PutPayload) -> UploadPart {
         let (part, path) = (self.upload.put_part(bytes), self.path.clone());
-        async move { part.await.map_err(|e| classify(&path, e)) }.boxed()
+        async move { limited(&path, MAX_WRITE, part).await }.boxed()
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let put = self.upload.complete().await.map_err(|e| classify(&self.path, e))?;
+        let completed = limited(&self.path, MAX_WRITE, self.upload.complete()).await;
+        if completed.is_err() {
+            self.hdfs.discard(&self.staged).await;
+        }
+        let put = completed?;
         self.hdfs.rename_staged(&self.staged, &self.path, RenameTargetMode::Overwrite).await?;
         Ok(put)
     }
 
     async fn abort(&mut self) -> Result<()> {
-        self.upload.abort().await.map_err(|e| classify(&self.path, e))
+        limited(&self.path, MAX_WAIT, self.upload.abort()).await
     }
 }
 
@@ -129,7 +188,11 @@ impl ObjectStore for Hdfs {
         };
         let staged = staging(path);
         let options = PutOptions { mode: PutMode::Overwrite, ..options };
-        let put = self.0.put_opts(&staged, bytes, options).await.map_err(|e| classify(path, e))?;
+        let put = limited(path, MAX_WRITE, self.0.put_opts(&staged, bytes, options)).await;
+        if put.is_err() {
+            self.discard(&staged).await;
+        }
+        let put = put?;
         self.rename_staged(&staged, path, target).await?;
         Ok(put)
     }
@@ -140,45 +203,49 @@ impl ObjectStore for Hdfs {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let staged = staging(path);
-        let upload = self.0.put_multipart_opts(&staged, options).await;
-        let upload = upload.map_err(|e| classify(path, e))?;
+        let upload = limited(path, MAX_WAIT, self.0.put_multipart_opts(&staged, options)).await?;
         Ok(Box::new(StagedUpload { hdfs: self.clone(), upload, staged, path: path.clone() }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         // The client panics when it finds fewer bytes than a moment before: in a file that is
         // replaced, or that somebody still writes.
-        let got = AssertUnwindSafe(self.0.get_opts(path, options)).catch_unwind().await;
-        let got = got.unwrap_or_else(|_| {
-            let source = "it is being written or replaced".into();
-            Err(Error::Generic { store: "HDFS", source })
+        let got = AssertUnwindSafe(self.0.get_opts(path, options)).catch_unwind().map(|got| {
+            got.unwrap_or_else(|_| {
+                let source = "it is being written or replaced".into();
+                Err(Error::Generic { store: "HDFS", source })
+            })
         });
-        got.map_err(|e| classify(path, e))
+        let mut got = limited(path, MAX_WAIT, got).await?;
+        if let GetResultPayload::Stream(body) = got.payload {
+            let path = path.clone();
+            let body = body.map(move |bytes| bytes.map_err(|e| classify(&path, e)));
+            got.payload = GetResultPayload::Stream(body.boxed());
+        }
+        Ok(got)
     }
 
     fn delete_stream(
         &self,
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        let deleted = self.0.delete_stream(paths);
-        deleted.map(|deleted| deleted.map_err(|e| classify(&Path::default(), e))).boxed()
+        limited_items(Path::default(), self.0.delete_stream(paths))
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let path = prefix.cloned().unwrap_or_default();
-        self.0.list(prefix).map(move |object| object.map_err(|e| classify(&path, e))).boxed()
+        limited_items(prefix.cloned().unwrap_or_default(), self.0.list(prefix))
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let path = prefix.cloned().unwrap_or_default();
-        self.0.list_with_delimiter(prefix).await.map_err(|e| classify(&path, e))
+        limited(&path, MAX_WAIT, self.0.list_with_delimiter(prefix)).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.0.copy_opts(from, to, options).await.map_err(|e| classify(to, e))
+        limited(to, MAX_WRITE, self.0.copy_opts(from, to, options)).await
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        self.0.rename_opts(from, to, options).await.map_err(|e| classify(to, e))
+        limited(to, MAX_WAIT, self.0.rename_opts(from, to, options)).await
     }
 }

@@ -181,6 +181,13 @@ fn an_hdfs_that_is_killed_in_mid_build_costs_a_retry_at_most() {
     hdfs.again();
     assert_eq!(query(&backend, 10_999), 3);
 
+    // It hangs: the client would wait for ever.
+    hdfs.freeze();
+    let local = Backend::local();
+    let hanging = Publisher::days_ago(&local, 0).input(hdfs.url("/dmp/{day}")).run();
+    hdfs.thaw();
+    hanging.expect(75).complains(&["no answer within 60 s"]);
+
     // It comes back while the input is read.
     let spilling = Publisher::days_ago(&backend, 0).input(&input).with(&["--memory", "1"]);
     let (code, said) = with_fault_at("spill-created", spilling.prepare(), |go_on| {
