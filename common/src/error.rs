@@ -498,7 +498,7 @@ pub fn rights(error: &object_store::Error) -> &'static str {
     let text = error.to_string();
     if is_forbidden_by_the_system(error) {
         LOCAL_RIGHTS
-    } else if text.contains("RequestTimeTooSkewed") {
+    } else if WRONG_CLOCK.iter().any(|code| text.contains(code)) {
         "the clock of this machine is wrong: set it"
     } else if is_expired(&text) {
         "the credentials have expired: renew them; a process that has them in its environment has to be \
@@ -509,9 +509,15 @@ pub fn rights(error: &object_store::Error) -> &'static str {
     }
 }
 
-/// Whether S3 refused a session token for its age, with status 400.
+/// How S3 and Azure refuse a request that was made at another time than theirs.
+const WRONG_CLOCK: [&str; 2] = ["RequestTimeTooSkewed", "Request date header too old"];
+
+/// Whether S3 refused a session token for its age, with status 400, or Azure a shared access
+/// signature or the secret of an application.
 fn is_expired(text: &str) -> bool {
-    text.contains("ExpiredToken")
+    let codes =
+        ["ExpiredToken", "Signature not valid in the specified time frame", "AADSTS7000222"];
+    codes.iter().any(|code| text.contains(code))
 }
 
 const LOCAL_RIGHTS: &str = "check owner and mode of the file and of the folders above it";

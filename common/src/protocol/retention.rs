@@ -75,6 +75,8 @@ impl Default for Retention {
 pub fn pointers_to_drop(days: &[Day], today: Day, retention: Retention) -> Vec<Day> {
     let mut days: Vec<Day> = days.to_vec();
     days.sort_unstable_by(|a, b| b.cmp(a));
+    // A store may list an object twice.
+    days.dedup();
     let oldest_kept = today.minus(retention.keep_days);
     let beyond = days.into_iter().skip(retention.max_age_days as usize + 1);
     beyond.filter(|day| *day < oldest_kept).collect()
@@ -244,6 +246,9 @@ mod tests {
         let later = today.plus(365);
         let dropped = pointers_to_drop(&all, later, KEEP);
         assert_eq!(dropped, (4..20).map(|back| today.minus(back)).collect::<Vec<_>>());
+        // Listed twice by a store.
+        let twice: Vec<Day> = all.iter().chain(&all).copied().collect();
+        assert_eq!(pointers_to_drop(&twice, later, KEEP), dropped);
         assert_eq!(pointers_to_drop(&[], today, KEEP), []);
     }
 

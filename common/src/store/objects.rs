@@ -3,6 +3,7 @@
 //! Every read and write of an object goes through here. So this is the only place that knows
 //! whether a store is read-only.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -226,10 +227,15 @@ impl Objects {
             let name = object.location.filename().filter(|_| inside).map(str::to_owned);
             Ok(name.map(|name| Listed { name, uploaded: uploaded(&object), bytes: object.size }))
         });
-        match here.try_collect().await.map_err(|e| self.error("list", folder, e)) {
-            Err(Error::NotFound { .. }) => Ok(Vec::new()),
-            other => other,
-        }
+        let mut listed: Vec<Listed> =
+            match here.try_collect().await.map_err(|e| self.error("list", folder, e)) {
+                Err(Error::NotFound { .. }) => return Ok(Vec::new()),
+                other => other?,
+            };
+        // A store may list an object on two of its pages.
+        let mut names = HashSet::new();
+        listed.retain(|object| names.insert(object.name.clone()));
+        Ok(listed)
     }
 
     /// The names of the folders directly below the root.

@@ -546,7 +546,9 @@ fn a_store_that_forbids_is_no_missing_day_and_the_rights_are_named() {
     good.reload_fails(&says);
     for (status, code, says) in [
         ("403 Forbidden", "RequestTimeTooSkewed", "the clock of this machine is wrong"),
+        ("403 Forbidden", "Request date header too old", "the clock of this machine is wrong"),
         ("400 Bad Request", "ExpiredToken", "the credentials have expired"),
+        ("403 Forbidden", "Signature not valid in the specified time frame", "have expired"),
     ] {
         proxy.set(Way::Refuses(status, code));
         for words in [&["query", "rt", "x"][..], &["status", "rt"]] {
