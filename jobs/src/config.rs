@@ -286,7 +286,7 @@ impl Settings {
     }
 
     /// How a server follows a filter.
-    pub(crate) fn follow(&self, name: FilterName) -> FilterConfig {
+    pub(crate) fn follow(&self, name: FilterName) -> Result<FilterConfig, Error> {
         let file = self.filter(&name);
         let mut filter = FilterConfig::new(name);
         filter.id_form = self.id_form(&filter.name);
@@ -300,8 +300,22 @@ impl Settings {
             filter.live_role = role;
             (filter.live_engine, filter.live_from) = (file.live_engine, file.live_from);
             filter.live_lease = file.live_lease.unwrap_or(filter.live_lease);
+            if filter.takes_ids() && !filter.live_lease.is_zero() {
+                self.refuse_lease_on_hdfs(&filter.name)?;
+            }
         }
-        filter
+        Ok(filter)
+    }
+
+    /// A lease is a record that is replaced: HDFS refuses the first renewal, and with it all adds.
+    fn refuse_lease_on_hdfs(&self, filter: &FilterName) -> Result<(), Error> {
+        match self.store_and_source() {
+            Some((store, _)) if is_hdfs(store) => Err(Error::Usage(format!(
+                "[filters.{filter}] live_lease: HDFS has no conditional write over a record, so no lease can                  be renewed in {}: set `live_lease = \"0s\"`, and let one server decide",
+                redact_url(store)
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -240,6 +240,9 @@ impl Runner {
     /// filter, with the exit status of that state.
     async fn run(mut self, once: bool) -> u8 {
         let mut worst = 0;
+        // Before the first answer of the store, which may hang: alerts need something to go by.
+        self.gauge(&self.metrics.up, 0.0);
+        self.update_metrics();
         // An input that keeps changing is left to the next run.
         let settling = self.rules.settle.saturating_mul(MAX_SETTLES).saturating_add(CHECKS_TIME);
         let settled_by = later(Timestamp::now(), settling);
@@ -301,7 +304,12 @@ impl Runner {
         let now = Timestamp::now();
         self.read_pointers(now).await?;
         // An input that could not be read stays a failure until its next check succeeds.
-        self.gauge(&self.metrics.up, if self.is_input_away(now) { 0.0 } else { 1.0 });
+        let is_unknown = self.observed.checks.is_empty() && self.pending(now).next().is_some();
+        if self.is_input_away(now) {
+            self.gauge(&self.metrics.up, 0.0);
+        } else if !is_unknown {
+            self.gauge(&self.metrics.up, 1.0);
+        }
         match self.rules.next(now, &self.observed) {
             Action::Wait(until) => {
                 let pause = Duration::try_from(until.duration_since(now)).unwrap_or_default();

@@ -102,7 +102,7 @@ impl ServeEnvironment {
         };
         let mut live_filters = 0;
         for filter in names {
-            let config = settings.follow(filter);
+            let config = settings.follow(filter)?;
             config.check_streams(live.has_log())?;
             live_filters += usize::from(config.live_days.is_some());
             live.check_filters(&config.name, live_filters)?;
@@ -277,7 +277,8 @@ impl Serve {
 
     fn config(&self, names: Vec<FilterName>, settings: &Settings) -> Result<Config, Error> {
         let file = settings.file();
-        let filters = names.into_iter().map(|name| settings.follow(name)).collect();
+        let filters = names.into_iter().map(|name| settings.follow(name));
+        let filters = filters.collect::<Result<Vec<_>, Error>>()?;
         let mut config = Config::new(settings.store()?, filters);
         if config.filters.is_empty() {
             let why = "there is no filter to serve: name one with --filter, or in bloomsday.toml";
