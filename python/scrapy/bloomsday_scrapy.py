@@ -414,7 +414,7 @@ class DupeFilter(BaseDupeFilter):
         fingerprint = self._fingerprint(request)
         if fingerprint in self.recent:
             return True
-        is_new = self._add(fingerprint)
+        is_new = self._add(fingerprint, request)
         self.recent.add(fingerprint)
         return not is_new
 
@@ -428,7 +428,7 @@ class DupeFilter(BaseDupeFilter):
         """
         fingerprint = self._fingerprint(request)
         self.recent.discard(fingerprint)
-        if time.monotonic() < self._paused_until:
+        if self._is_ending or time.monotonic() < self._paused_until:
             self._count("bloomsday/not_forgotten")
             return False
         try:
@@ -446,8 +446,11 @@ class DupeFilter(BaseDupeFilter):
         return bool(deleted) or may_have_run
 
     def clear(self):
-        """Deletes the filter."""
+        """Deletes the filter; not while the spider is closed because the server failed."""
         self.recent.clear()
+        if self._is_ending:
+            logger.error("the filter is not cleared: its server failed")
+            return
         try:
             self.connection.replace_filter(self.key)
         except BloomsdayError as error:
@@ -490,8 +493,10 @@ class DupeFilter(BaseDupeFilter):
             )
         return fingerprint
 
-    def _add(self, fingerprint):
+    def _add(self, fingerprint, request):
         """Whether a fingerprint is new."""
+        if self._is_ending and is_start_request(request):
+            raise BloomsdayError("the spider is closed because its duplicate filter failed")
         if self._is_ending or time.monotonic() < self._paused_until:
             self._count("bloomsday/unseen_by_error")
             return True
@@ -501,7 +506,7 @@ class DupeFilter(BaseDupeFilter):
         except BloomsdayError as error:
             if not self._raises:
                 self._note_failure(error)
-            elif not self._end_crawl(error):
+            elif not self._end_crawl(error) or is_start_request(request):
                 raise
             self._count("bloomsday/unseen_by_error")
             return True
@@ -532,9 +537,10 @@ class DupeFilter(BaseDupeFilter):
     def _end_crawl(self, error):
         """Closes the spider. Returns whether one runs.
 
-        Nothing is raised then: Scrapy would go on, and would lose the request. From now on requests
-        count as new without a word to the server, so that what the last pages link to is in the
-        queue, which a JOBDIR keeps for the next run.
+        Nothing is raised then but for requests of `start()`, which ends by that and is run again by
+        the next crawl: Scrapy would go on, and would lose the request. From now on requests count
+        as new without a word to the server, so that what the last pages link to is in the queue,
+        which a JOBDIR keeps.
         """
         engine = self.crawler.engine
         if engine is None or engine.spider is None:
@@ -544,10 +550,7 @@ class DupeFilter(BaseDupeFilter):
         logger.error(
             "%s. The spider is closed because its duplicate filter fails (BLOOMSDAY_ON_ERROR)", error
         )
-        if hasattr(engine, "close_spider_async"):
-            deferred_from_coro(engine.close_spider_async(reason=CLOSE_REASON))
-        else:
-            engine.close_spider(engine.spider, CLOSE_REASON)
+        call_soon(lambda: close_spider(engine))
         return True
 
     def _count(self, name):
@@ -567,6 +570,34 @@ class RedisDupeFilter(DupeFilter):
         # These schedulers do not call it.
         made.open()
         return made
+
+
+def is_start_request(request):
+    """Whether `start()` yielded this request. Scrapy 2.12 does not say so, and needs not to know."""
+    return bool(request.meta.get("is_start_request")) and "redirect_times" not in request.meta
+
+
+def call_soon(call):
+    """Calls something when what runs now has ended: that may be the engine, which is in use."""
+    try:
+        from scrapy.utils.asyncio import call_later
+    except ImportError:
+        # Of Scrapy 2.12.
+        from twisted.internet import reactor
+
+        reactor.callLater(0, call)
+    else:
+        call_later(0, call)
+
+
+def close_spider(engine):
+    if engine.spider is None:
+        # Something else has closed it.
+        return
+    if hasattr(engine, "close_spider_async"):
+        deferred_from_coro(engine.close_spider_async(reason=CLOSE_REASON))
+    else:
+        engine.close_spider(engine.spider, CLOSE_REASON)
 
 
 def filter_name(settings, spider_name):

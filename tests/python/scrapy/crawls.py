@@ -94,7 +94,8 @@ def filtered_and_downloaded(stats):
 
 def check_ended_by_error(stats):
     check(stats["bloomsday/errors"], 1, "bloomsday/errors")
-    check(stats["finish_reason"], "bloomsday_error", "finish_reason")
+    # An error in `start` of a newer Scrapy stops the engine before the spider is closed.
+    assert stats["finish_reason"] in ("bloomsday_error", "shutdown"), stats
 
 
 def one_crawl_filters_10_of_110(case):
@@ -214,6 +215,26 @@ def a_crawl_that_ends_because_the_server_fails_loses_no_link_of_its_job_folder(c
     assert crawl.log().count("Traceback") == 0, crawl.log()
     check(case.crawl(own, links=links).stats()["finish_reason"], "finished", "finish_reason")
     check(set(case.site.visits()), {f"/{page}" for page in range(links + 1)}, "visited")
+
+
+def a_crawl_that_never_runs_out_of_start_requests_ends_when_the_server_fails(case):
+    relay = case.close_later(Relay(case.bloomsday.port, loading=range(51, 10_000)))
+    own = case.own({"BLOOMSDAY_URL": relay.url, "BLOOMSDAY_TIMEOUT": 0.2})
+    crawl = case.crawl(own, endlessly=True)
+    check_ended_by_error(crawl.stats())
+    check(crawl.log().count("The spider is closed because its duplicate filter fails"), 1, "lines")
+
+
+def a_crawl_whose_server_fails_at_its_start_goes_on_from_its_job_folder(case):
+    relay = case.close_later(Relay(case.bloomsday.port, loading=range(51, 10_000)))
+    own = case.own({"JOBDIR": case.folder()})
+    crawl = case.crawl({**own, "BLOOMSDAY_URL": relay.url, "BLOOMSDAY_TIMEOUT": 0.2})
+    check_ended_by_error(crawl.stats())
+    check(case.crawl(own).stats()["finish_reason"], "finished", "finish_reason")
+    visits = case.site.visits()
+    check(set(visits), set(PAGES), "visited")
+    # Scrapy 2.12 does not say that a request is of the start: it is in the queue, and yielded again.
+    assert visits.total() <= 101, visits
 
 
 def a_server_without_memory_at_the_start_is_gone_on_without(case):

@@ -4,6 +4,7 @@ Scrapy's numbers as JSON.
 Usage: spider.py '[SITE, SETTINGS, ARGUMENTS]'
 """
 
+import itertools
 import json
 import sys
 import time
@@ -17,13 +18,24 @@ from bloomsday_scrapy import dupefilter_of
 class Pages(Spider):
     name = "test"
 
-    def __init__(self, site, reverse=False, lazily=False, end_pause_at=None, links=0, **arguments):
+    def __init__(
+        self,
+        site,
+        reverse=False,
+        lazily=False,
+        end_pause_at=None,
+        links=0,
+        endlessly=False,
+        **arguments,
+    ):
         """With `links`, begins with one page, which links to so many others."""
         super().__init__(**arguments)
         self.site, self.lazily, self.end_pause_at = site, lazily, end_pause_at
         self.has_failed = False
         self.links = links
         self.numbers = [0] if links else [*range(10), *range(100)][:: -1 if reverse else 1]
+        if endlessly:
+            self.numbers = itertools.count()
 
     def requests(self):
         return map(self.request, self.numbers)
