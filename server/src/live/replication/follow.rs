@@ -251,6 +251,7 @@ impl LogFollower {
         let (ahead, listed) = (&self.ahead, BTreeSet::from_iter(nodes));
         self.logs.retain(|node, log| {
             log.is_listed = false;
+            log.note_shipped();
             log.applied = log.applied.split_off(&since);
             listed.contains(node)
                 || ahead.contains_key(node)
@@ -357,8 +358,8 @@ impl LogFollower {
                 ahead.moved = Instant::now();
             }
         }
-        log.shipped = log.shipped.max(head.seq);
         (log.head, log.tag, log.is_listed) = (Some(head), tag, false);
+        log.note_shipped();
         self.note_what_is_stored();
         Ok(())
     }

@@ -2,23 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeInclusive};
+use std::time::Duration;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
+use tokio::time::Instant;
 
 use super::error::{FollowError, gap_error};
 use super::frames::ReadFrames;
 use crate::live::replication::access::LeaseEpoch;
 use crate::live::set::MAX_CLOCK_SKEW_MS;
 
+/// How long frames that only an earlier head named count as missing.
+pub(super) const MAX_BACK: Duration = Duration::from_secs(10 * 60);
+
 /// One log.
 #[derive(Default)]
 pub(super) struct RemoteLog {
     pub(super) head: Option<Head>,
-    /// The last frame that a head named. A server that writes its log again from its beginning
-    /// moves the head back, and what follows it is missing until it is there again.
+    /// The last frame that a head named.
     pub(super) shipped: u64,
+    /// Since when the head names an earlier one: its server writes the log again from its
+    /// beginning, or the head was wrong.
+    pub(super) went_back: Option<Instant>,
     /// The tag of that head in the store.
     pub(super) tag: Option<String>,
     pub(super) frames: ReadFrames,
@@ -42,6 +49,19 @@ pub(super) struct RemoteLog {
 }
 
 impl RemoteLog {
+    /// Notes up to where the head says that the log is in the store. For a while what an earlier
+    /// head named counts, too: it is missing until it is there again.
+    pub(super) fn note_shipped(&mut self) {
+        let seq = self.head.as_ref().map_or(0, |head| head.seq);
+        if seq < self.shipped {
+            let since = self.went_back.get_or_insert_with(Instant::now);
+            if since.elapsed() < MAX_BACK {
+                return;
+            }
+        }
+        (self.shipped, self.went_back) = (seq, None);
+    }
+
     /// What is missing of it: the first of the gaps.
     pub(super) fn first_gap(&self, node: u64) -> Option<FollowError> {
         self.frames.gaps(self.shipped).into_iter().next().map(|gap| gap_error(node, gap))

@@ -215,6 +215,28 @@ fn follower(live: &Live, store: Store, filter: &FilterName) -> LogFollower {
     LogFollower::new(context, 1, Arc::default(), None)
 }
 
+#[tokio::test]
+async fn a_head_that_was_wrong_once_stops_a_follower_for_a_while_only() {
+    let folder = TempDir::new().unwrap();
+    let (mut log, mut follower) = log_and_follower(&folder);
+    log.change(&Event::Ship).await;
+    let round = async |follower: &mut LogFollower| {
+        follower.list_due = Instant::now();
+        follower.round().await.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(round(&mut follower).await, Ok(()));
+    log.write_head_of(1_000_000_000_000).await;
+    assert!(round(&mut follower).await.is_err());
+    log.change(&Event::Ship).await;
+    let why = round(&mut follower).await.unwrap_err();
+    assert!(why.contains("7 to 1000000000000"), "{why}");
+    assert_eq!(lost(&follower, log.last()), [0; 0]);
+    tokio::time::pause();
+    tokio::time::advance(remote_log::MAX_BACK).await;
+    tokio::time::resume();
+    assert_eq!(round(&mut follower).await, Ok(()));
+}
+
 proptest! {
     #[test]
     fn a_round_that_succeeds_has_all_and_one_after_the_log_is_whole_again_succeeds(
