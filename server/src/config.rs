@@ -159,7 +159,7 @@ impl FilterConfig {
         if self.takes_ids() && self.live_engine.is_some() && !has_log {
             return Err(Error::EngineWithoutLog { filter: self.name.to_string() });
         }
-        match &self.live_from {
+        match self.live_from.as_ref().filter(|_| self.takes_ids()) {
             Some(feed) => feed.check_files().map_err(|wrong| Error::Setting {
                 name: "live_from",
                 value: feed.name(),

@@ -140,9 +140,8 @@ struct SetState {
     writer: Writer,
     log: Option<Arc<Log>>,
     is_dropped: bool,
-    /// When the last add was refused for want of memory: what was taken of it in the process, and
-    /// the step of the window. None after another change.
-    full_at: Option<(u64, u64)>,
+    /// What there was when the last add was refused for want of memory.
+    full_at: Option<FullAt>,
     deleted: u64,
     /// The time of the last change.
     last_ms: u64,
@@ -156,6 +155,16 @@ struct SetState {
     /// Deletions of another log that came later than newer changes, while it is looked up whether
     /// their IDs were seen again. An add removes its IDs.
     late: LateDeletions,
+}
+
+/// What there is when an add is refused for want of memory. With less of it, or in another step of
+/// the window, the next add may find a place.
+#[derive(Clone, Copy)]
+struct FullAt {
+    /// What all tables of the process take.
+    taken: u64,
+    entries: u64,
+    step: u64,
 }
 
 /// The last millisecond of the day of a time.
@@ -242,7 +251,7 @@ impl LiveSet {
         state.changed.clear();
         let (op, result) = change(&mut state);
         if matches!(result, Err(SetError::Memory)) {
-            state.full_at = Some((state.writer.budget().taken(), self.table.step()));
+            state.full_at = Some(self.memory_now(&state));
         } else if op != Op::Add || !state.changed.is_empty() {
             state.full_at = None;
         }
@@ -266,6 +275,11 @@ impl LiveSet {
         self.access.get().map_or(Ok(()), |access| access.check()).map_err(SetError::ReadOnly)
     }
 
+    fn memory_now(&self, state: &SetState) -> FullAt {
+        let (taken, entries) = (state.writer.budget().taken(), state.writer.len());
+        FullAt { taken, entries, step: self.table.step() }
+    }
+
     /// Whether changes can be made now, as far as that is known before one is tried. A transaction
     /// asks, because it does all or nothing: with `adds` also whether the last add was refused for
     /// want of memory, and nothing was freed since.
@@ -273,10 +287,11 @@ impl LiveSet {
         self.tick(now);
         let state = lock(&self.state);
         self.check(&state)?;
-        if let Some((taken, step)) = state.full_at.filter(|_| adds)
-            && state.writer.budget().taken() >= taken
-            && self.table.step() == step
-        {
+        let now = self.memory_now(&state);
+        let is_full = |then: FullAt| {
+            now.taken >= then.taken && now.entries >= then.entries && now.step == then.step
+        };
+        if adds && state.full_at.is_some_and(is_full) {
             return Err(SetError::Memory);
         }
         drop(state);

@@ -16,8 +16,8 @@ pub(super) fn id_in(json: &[u8], field: &str) -> Option<String> {
         return serde_json::from_str(raw).ok();
     }
     let digits = raw.strip_prefix('-').unwrap_or(raw);
-    let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit()) && raw != "-0";
-    is_integer.then(|| raw.to_owned())
+    let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_integer.then(|| if digits == "0" { digits } else { raw }.to_owned())
 }
 
 /// Returns the value of a field as it is written; of several, that of the last.
@@ -87,7 +87,8 @@ mod tests {
             (r#"{"user":"\ud83d"}"#, None),
             (r#"{"user":1.0}"#, None),
             (r#"{"user":1e3}"#, None),
-            (r#"{"user":-0}"#, None),
+            (r#"{"user":-0}"#, Some("0")),
+            (r#"{"n":NaN,"user":"a"}"#, None),
             (r#"{"user":null}"#, None),
             (r#"{"user":["a"]}"#, None),
             (r#"{"user":{}}"#, None),
