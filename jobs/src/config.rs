@@ -300,22 +300,14 @@ impl Settings {
             filter.live_role = role;
             (filter.live_engine, filter.live_from) = (file.live_engine, file.live_from);
             filter.live_lease = file.live_lease.unwrap_or(filter.live_lease);
-            if filter.takes_ids() && !filter.live_lease.is_zero() {
-                self.refuse_lease_on_hdfs(&filter.name)?;
+            if let Some((store, _)) = self.store_and_source()
+                && filter.takes_ids()
+                && !filter.live_lease.is_zero()
+            {
+                refuse_lease_on_hdfs(store, &filter.name)?;
             }
         }
         Ok(filter)
-    }
-
-    /// A lease is a record that is replaced: HDFS refuses the first renewal, and with it all adds.
-    fn refuse_lease_on_hdfs(&self, filter: &FilterName) -> Result<(), Error> {
-        match self.store_and_source() {
-            Some((store, _)) if is_hdfs(store) => Err(Error::Usage(format!(
-                "[filters.{filter}] live_lease: HDFS has no conditional write over a record, so no lease can                  be renewed in {}: set `live_lease = \"0s\"`, and let one server decide",
-                redact_url(store)
-            ))),
-            _ => Ok(()),
-        }
     }
 }
 
@@ -343,6 +335,18 @@ fn refuse_pointers_on_hdfs(address: &str) -> Result<(), Error> {
     Err(Error::Usage(format!(
         "{} cannot hold pointers: HDFS has no conditional write over a record, so none could be \
          changed safely. Keep the blobs there and the pointers in Redis: `pointers = \"redis://HOST\"`",
+        redact_url(address)
+    )))
+}
+
+/// A lease is a record that is replaced: HDFS refuses the first renewal, and with it all adds.
+fn refuse_lease_on_hdfs(address: &str, filter: &FilterName) -> Result<(), Error> {
+    if !is_hdfs(address) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "[filters.{filter}] live_lease: HDFS has no conditional write over a record, so no lease can be \
+         renewed in {}: set `live_lease = \"0s\"`, and let one server decide",
         redact_url(address)
     )))
 }
@@ -430,14 +434,20 @@ mod tests {
     }
 
     #[test]
-    fn pointers_on_hdfs_are_refused_with_what_to_do() {
+    fn pointers_and_leases_on_hdfs_are_refused_with_what_to_do() {
+        let filter = "rt".parse().unwrap();
         for address in ["hdfs://u:secret@namenode:9000/ads", "HDFS://u:secret@namenode:9000/ads"] {
             let why = refuse_pointers_on_hdfs(address).unwrap_err().to_string();
             assert!(why.contains("namenode:9000/ads") && why.contains("redis://"), "{why}");
             assert!(!why.contains("secret"), "{why}");
+            let why = refuse_lease_on_hdfs(address, &filter).unwrap_err().to_string();
+            let remedy =
+                "so no lease can be renewed in hdfs://namenode:9000/ads: set `live_lease = \"0s\"`";
+            assert!(why.to_lowercase().contains(remedy), "{why}");
         }
         for address in ["s3://hdfs/ads", "hdfs", "/hdfs:/ads", "ä://x"] {
             assert!(refuse_pointers_on_hdfs(address).is_ok(), "{address}");
+            assert!(refuse_lease_on_hdfs(address, &filter).is_ok(), "{address}");
         }
     }
 }
