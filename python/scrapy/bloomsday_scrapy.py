@@ -446,18 +446,15 @@ class DupeFilter(BaseDupeFilter):
         return bool(deleted) or may_have_run
 
     def clear(self):
-        """Deletes the filter; not while the spider is closed because the server failed."""
+        """Deletes the filter."""
         self.recent.clear()
-        if self._is_ending:
-            logger.error("the filter is not cleared: its server failed")
-            return
         try:
             self.connection.replace_filter(self.key)
         except BloomsdayError as error:
-            if self._raises:
+            if self._raises and not self._is_ending:
                 raise
-            if isinstance(error, Refused):
-                # The server is there, and adds go on.
+            if self._is_ending or isinstance(error, Refused):
+                # The error of the end is known; or the server is there, and adds go on.
                 logger.error("the filter is not cleared: %s", error)
             else:
                 self._note_failure(error)
