@@ -501,8 +501,8 @@ pub fn rights(error: &object_store::Error) -> &'static str {
     } else if WRONG_CLOCK.iter().any(|code| text.contains(code)) {
         "the clock of this machine is wrong: set it"
     } else if is_expired(&text) {
-        "the credentials have expired: renew them; a process that has them in its environment has to be \
-         started again"
+        "the credentials have expired, or the clock of this machine is wrong: renew them; a process that has \
+         them in its environment has to be started again"
     } else {
         "check the credentials and their rights (on S3 a missing key also looks like this without the \
          right s3:ListBucket)"

@@ -240,9 +240,9 @@ impl Runner {
     /// filter, with the exit status of that state.
     async fn run(mut self, once: bool) -> u8 {
         let mut worst = 0;
-        // Before the first answer of the store, which may hang: alerts need something to go by.
+        // Before the first answer, which may never come: alerts need something to go by.
         self.gauge(&self.metrics.up, 0.0);
-        self.update_metrics();
+        self.show_next_run(Timestamp::now());
         // An input that keeps changing is left to the next run.
         let settling = self.rules.settle.saturating_mul(MAX_SETTLES).saturating_add(CHECKS_TIME);
         let settled_by = later(Timestamp::now(), settling);
@@ -304,10 +304,10 @@ impl Runner {
         let now = Timestamp::now();
         self.read_pointers(now).await?;
         // An input that could not be read stays a failure until its next check succeeds.
-        let is_unknown = self.observed.checks.is_empty() && self.pending(now).next().is_some();
+        let is_input_unknown = self.observed.checks.is_empty() && self.is_check_due(now);
         if self.is_input_away(now) {
             self.gauge(&self.metrics.up, 0.0);
-        } else if !is_unknown {
+        } else if !is_input_unknown {
             self.gauge(&self.metrics.up, 1.0);
         }
         match self.rules.next(now, &self.observed) {
@@ -418,6 +418,13 @@ impl Runner {
         self.pending(now).any(|day| waits(day) == Some(Reason::Store))
     }
 
+    /// Whether the input of a day is to be checked now, and not after a pause.
+    fn is_check_due(&self, now: Timestamp) -> bool {
+        let open = self.rules.open(now, &self.observed);
+        let is_due = |standing: &Standing| matches!(standing, Standing::Pending(at) if *at <= now);
+        open.iter().any(|(_, standing, _)| is_due(standing))
+    }
+
     /// The days that are to be built.
     fn pending(&self, now: Timestamp) -> impl Iterator<Item = Day> + use<> {
         let open = self.rules.open(now, &self.observed).into_iter();
@@ -522,6 +529,12 @@ impl Runner {
         gauge.with_label_values(&[self.filter.as_str()]).set(value);
     }
 
+    fn show_next_run(&self, now: Timestamp) {
+        if let Some((run, _)) = self.rules.upcoming(now).next() {
+            self.gauge(&self.metrics.next_run, run.as_second() as f64);
+        }
+    }
+
     fn update_metrics(&self) {
         let now = Timestamp::now();
         let open = self.rules.open(now, &self.observed);
@@ -539,9 +552,7 @@ impl Runner {
         }
         let stuck = count(&|(_, how, _)| matches!(how, Standing::Refused | Standing::GaveUp));
         self.gauge(&self.metrics.stuck, stuck);
-        if let Some((run, _)) = self.rules.upcoming(now).next() {
-            self.gauge(&self.metrics.next_run, run.as_second() as f64);
-        }
+        self.show_next_run(now);
         let ended_well = |event: &&HistoryEvent| {
             matches!(event.outcome, Outcome::Published | Outcome::Unchanged)
         };

@@ -503,7 +503,7 @@ class DupeFilter(BaseDupeFilter):
         except BloomsdayError as error:
             if not self._raises:
                 self._note_failure(error)
-            elif not self._end_crawl(error) or is_start_request(request):
+            elif not self._end_crawl(error):
                 raise
             self._count("bloomsday/unseen_by_error")
             return True
@@ -534,10 +534,10 @@ class DupeFilter(BaseDupeFilter):
     def _end_crawl(self, error):
         """Closes the spider. Returns whether one runs.
 
-        Nothing is raised then but for requests of `start()`, which ends by that and is run again by
-        the next crawl: Scrapy would go on, and would lose the request. From now on requests count
-        as new without a word to the server, so that what the last pages link to is in the queue,
-        which a JOBDIR keeps.
+        Nothing is raised then: Scrapy would go on, and would lose the request. From now on requests
+        count as new without a word to the server, so that what the last pages link to is in the
+        queue, which a JOBDIR keeps. Only the next request of `start()` raises: that ends it, and the
+        next crawl runs it again.
         """
         engine = self.crawler.engine
         if engine is None or engine.spider is None:
@@ -571,7 +571,9 @@ class RedisDupeFilter(DupeFilter):
 
 def is_start_request(request):
     """Whether `start()` yielded this request. Scrapy 2.12 does not say so, and needs not to know."""
-    return bool(request.meta.get("is_start_request")) and "redirect_times" not in request.meta
+    # What a page or a redirect leads to may have the `meta` of that request.
+    is_later = "depth" in request.meta or "redirect_times" in request.meta
+    return bool(request.meta.get("is_start_request")) and not is_later
 
 
 def call_soon(call):

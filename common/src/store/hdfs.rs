@@ -25,8 +25,9 @@ use crate::random::random;
 const FORBIDDEN: &str = "org.apache.hadoop.security.AccessControlException";
 
 /// How long a NameNode may take for an answer. The client itself waits for ever when one takes the
-/// connection and does not answer.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+/// connection and does not answer. It goes on to the other NameNode when a connection fails, which
+/// takes two minutes where nothing refuses it.
+const MAX_WAIT: Duration = Duration::from_secs(150);
 /// How long a write may take, in which the client looks for other DataNodes for two minutes.
 const MAX_WRITE: Duration = Duration::from_secs(300);
 /// How long what is left of a failed write is deleted at most: the NameNode may be away.
@@ -145,6 +146,8 @@ struct StagedUpload {
     upload: Box<dyn MultipartUpload>,
     staged: Path,
     path: Path,
+    /// Whether it was completed, or that failed: then the client refuses to abort it.
+    is_ended: bool,
 }
 
 #[async_trait]
@@ -155,6 +158,7 @@ impl MultipartUpload for StagedUpload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
+        self.is_ended = true;
         let completed = limited(&self.path, MAX_WRITE, self.upload.complete()).await;
         if completed.is_err() {
             self.hdfs.discard(&self.staged).await;
@@ -165,6 +169,9 @@ impl MultipartUpload for StagedUpload {
     }
 
     async fn abort(&mut self) -> Result<()> {
+        if self.is_ended {
+            return Ok(());
+        }
         limited(&self.path, MAX_WAIT, self.upload.abort()).await
     }
 }
@@ -203,8 +210,12 @@ impl ObjectStore for Hdfs {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let staged = staging(path);
-        let upload = limited(path, MAX_WAIT, self.0.put_multipart_opts(&staged, options)).await?;
-        Ok(Box::new(StagedUpload { hdfs: self.clone(), upload, staged, path: path.clone() }))
+        let upload = limited(path, MAX_WAIT, self.0.put_multipart_opts(&staged, options)).await;
+        if upload.is_err() {
+            self.discard(&staged).await;
+        }
+        let (hdfs, upload, path) = (self.clone(), upload?, path.clone());
+        Ok(Box::new(StagedUpload { hdfs, upload, staged, path, is_ended: false }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
@@ -218,9 +229,7 @@ impl ObjectStore for Hdfs {
         });
         let mut got = limited(path, MAX_WAIT, got).await?;
         if let GetResultPayload::Stream(body) = got.payload {
-            let path = path.clone();
-            let body = body.map(move |bytes| bytes.map_err(|e| classify(&path, e)));
-            got.payload = GetResultPayload::Stream(body.boxed());
+            got.payload = GetResultPayload::Stream(limited_items(path.clone(), body));
         }
         Ok(got)
     }

@@ -197,7 +197,10 @@ def a_server_that_is_gone_ends_the_crawl_with_the_reason(case):
     case.site.release("/40")
     stats = crawl.stats()
     check_ended_by_error(stats)
-    check(case.site.visits(), Counter(f"/{page}" for page in range(41)), "visits")
+    visits = case.site.visits()
+    # The request whose add failed counts as new, and may be made before the spider is closed.
+    visits.pop("/41", None)
+    check(visits, Counter(f"/{page}" for page in range(41)), "visits")
     remedy = (
         f"Start it with `bloomsday serve --resp 127.0.0.1:{case.bloomsday.port} --data-dir DIR`"
     )

@@ -61,7 +61,9 @@ class Pages(Spider):
             self.crawler.stats.set_value("pause", dupefilter._paused_until - time.monotonic())
             dupefilter._paused_until = 0
         if response.url == f"{self.site}/0":
-            yield from map(self.request, range(1, self.links + 1))
+            for number in range(1, self.links + 1):
+                # As many spiders do; Scrapy keeps in it that the page was a start request.
+                yield self.request(number).replace(meta=response.meta)
 
     def failed(self, failure):
         """A page that failed is requested once more, by this crawl or the next one."""

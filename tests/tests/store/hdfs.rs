@@ -186,7 +186,7 @@ fn an_hdfs_that_is_killed_in_mid_build_costs_a_retry_at_most() {
     let local = Backend::local();
     let hanging = Publisher::days_ago(&local, 0).input(hdfs.url("/dmp/{day}")).run();
     hdfs.thaw();
-    hanging.expect(75).complains(&["no answer within 60 s"]);
+    hanging.expect(75).complains(&["no answer within 150 s"]);
 
     // It comes back while the input is read.
     let spilling = Publisher::days_ago(&backend, 0).input(&input).with(&["--memory", "1"]);

@@ -90,6 +90,12 @@ impl ReadFrames {
         last.is_some() && last >= self.next()
     }
 
+    /// Whether frames after this one, the last in the store, count as old.
+    pub(super) fn is_beyond(&self, shipped: u64) -> bool {
+        let before = self.begin.map(|(begin, _)| begin.saturating_sub(1));
+        before.max(self.expired).is_some_and(|old| old > shipped)
+    }
+
     /// Frames before this one are not followed, unless some were read already.
     pub(super) fn begin_at(&mut self, frame: u64, day: Day) {
         self.begin.get_or_insert((frame, day));

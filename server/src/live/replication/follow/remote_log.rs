@@ -60,6 +60,12 @@ impl RemoteLog {
             }
         }
         (self.shipped, self.went_back) = (seq, None);
+        if self.frames.is_beyond(seq) {
+            // What was taken for read, by a head that was wrong, is not.
+            let (frames, last) = (ReadFrames::default(), None);
+            (self.frames, self.last, self.read_beyond_head_in) =
+                (frames, last, LeaseEpoch::default());
+        }
     }
 
     /// What is missing of it: the first of the gaps.

@@ -199,14 +199,14 @@ fn log_and_follower(folder: &TempDir) -> (Log, LogFollower) {
     let filter: FilterName = "rt".parse().unwrap();
     let store = Store::open(&folder.path().display().to_string()).unwrap();
     let live = Live::open(LiveConfig::new(None)).unwrap();
-    let follower = follower(&live, store.clone(), &filter);
+    let follower = follower_of(&live, store.clone(), &filter);
     let (folder, now) = (folder.path().to_owned(), follower.clock.now());
     let log = Log { store, folder, filter, now, segments: 0, head: 0, bad: BTreeSet::new() };
     (log, follower)
 }
 
 /// A follower of the filter in a store.
-fn follower(live: &Live, store: Store, filter: &FilterName) -> LogFollower {
+fn follower_of(live: &Live, store: Store, filter: &FilterName) -> LogFollower {
     let clock = Clock::system();
     let key = Key { database: 0, name: filter.as_str().as_bytes().into() };
     let set = live.make(&key, Options::of(Kind::Set), live.now()).unwrap();
@@ -235,6 +235,23 @@ async fn a_head_that_was_wrong_once_stops_a_follower_for_a_while_only() {
     tokio::time::advance(remote_log::MAX_BACK).await;
     tokio::time::resume();
     assert_eq!(round(&mut follower).await, Ok(()));
+
+    // It was wrong before anything of the log was read.
+    let live = Live::open(LiveConfig::new(None)).unwrap();
+    let filter = log.filter.clone();
+    let mut follower = follower_of(&live, log.store.clone(), &filter);
+    for segment in 0..log.segments {
+        log.change(&Event::Delete(segment, 1)).await;
+    }
+    log.write_head_of(1_000_000_000_000).await;
+    assert_eq!(round(&mut follower).await, Ok(()), "all of it may be pruned");
+    log.change(&Event::PutAllBack).await;
+    round(&mut follower).await.unwrap();
+    tokio::time::pause();
+    tokio::time::advance(remote_log::MAX_BACK).await;
+    tokio::time::resume();
+    assert_eq!(round(&mut follower).await, Ok(()));
+    assert_eq!(lost(&follower, log.last()), [0; 0]);
 }
 
 proptest! {
