@@ -96,7 +96,16 @@ fn limited_items<T: Send + 'static>(
 /// own names are the same again, and the NameNode refuses one of a file that a killed upload has
 /// open, for as long as one of its DataNodes is away.
 fn staging(path: &Path) -> Path {
-    let number = random();
+    hidden(path, random())
+}
+
+/// The client's own name for a file that will have this new name.
+fn client_staging(staged: &Path) -> Path {
+    hidden(staged, 1)
+}
+
+/// A path in the same folder, with a name that listings leave out.
+fn hidden(path: &Path, number: u64) -> Path {
     let mut parts: Vec<String> = path.parts().map(|part| part.as_ref().to_owned()).collect();
     if let Some(name) = parts.last_mut() {
         *name = format!(".{name}.tmp.{number}");
@@ -104,23 +113,17 @@ fn staging(path: &Path) -> Path {
     parts.into_iter().collect()
 }
 
-/// The client's own name for a file that will have this new name.
-fn client_staging(staged: &Path) -> Path {
-    let mut parts: Vec<String> = staged.parts().map(|part| part.as_ref().to_owned()).collect();
-    if let Some(name) = parts.last_mut() {
-        *name = format!(".{name}.tmp.1");
-    }
-    parts.into_iter().collect()
-}
-
 impl Hdfs {
-    /// Deletes what a failed write may have left. If it stays, prune deletes it after a day where
-    /// blobs and segments are.
-    async fn discard(&self, staged: &Path) {
-        let (client_staged, client) = (client_staging(staged), &self.0);
-        let delete = |path| async move { drop(client.delete(path).await) };
-        let both = futures::future::join(delete(staged), delete(&client_staged));
-        let _ = tokio::time::timeout(MAX_DISCARD, both).await;
+    /// Deletes what a write may have left if it failed. If that stays, prune deletes it after a day
+    /// where blobs and segments are.
+    async fn or_discard<T>(&self, staged: &Path, written: Result<T>) -> Result<T> {
+        if written.is_err() {
+            let (client_staged, client) = (client_staging(staged), &self.0);
+            let delete = |path| async move { drop(client.delete(path).await) };
+            let both = futures::future::join(delete(staged), delete(&client_staged));
+            let _ = tokio::time::timeout(MAX_DISCARD, both).await;
+        }
+        written
     }
 
     /// Gives a complete file its name.
@@ -132,10 +135,7 @@ impl Hdfs {
     ) -> Result<()> {
         let options = RenameOptions::new().with_target_mode(target);
         let renamed = limited(path, MAX_WAIT, self.0.rename_opts(staged, path, options)).await;
-        if renamed.is_err() {
-            self.discard(staged).await;
-        }
-        renamed
+        self.or_discard(staged, renamed).await
     }
 }
 
@@ -160,10 +160,7 @@ impl MultipartUpload for StagedUpload {
     async fn complete(&mut self) -> Result<PutResult> {
         self.is_ended = true;
         let completed = limited(&self.path, MAX_WRITE, self.upload.complete()).await;
-        if completed.is_err() {
-            self.hdfs.discard(&self.staged).await;
-        }
-        let put = completed?;
+        let put = self.hdfs.or_discard(&self.staged, completed).await?;
         self.hdfs.rename_staged(&self.staged, &self.path, RenameTargetMode::Overwrite).await?;
         Ok(put)
     }
@@ -196,10 +193,7 @@ impl ObjectStore for Hdfs {
         let staged = staging(path);
         let options = PutOptions { mode: PutMode::Overwrite, ..options };
         let put = limited(path, MAX_WRITE, self.0.put_opts(&staged, bytes, options)).await;
-        if put.is_err() {
-            self.discard(&staged).await;
-        }
-        let put = put?;
+        let put = self.or_discard(&staged, put).await?;
         self.rename_staged(&staged, path, target).await?;
         Ok(put)
     }
@@ -211,10 +205,8 @@ impl ObjectStore for Hdfs {
     ) -> Result<Box<dyn MultipartUpload>> {
         let staged = staging(path);
         let upload = limited(path, MAX_WAIT, self.0.put_multipart_opts(&staged, options)).await;
-        if upload.is_err() {
-            self.discard(&staged).await;
-        }
-        let (hdfs, upload, path) = (self.clone(), upload?, path.clone());
+        let upload = self.or_discard(&staged, upload).await?;
+        let (hdfs, path) = (self.clone(), path.clone());
         Ok(Box::new(StagedUpload { hdfs, upload, staged, path, is_ended: false }))
     }
 
