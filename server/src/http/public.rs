@@ -83,13 +83,11 @@ impl Public {
             #[cfg(feature = "live")]
             (&Method::POST, ["v1", "filters", filter, change @ ("add" | "forget")]) => {
                 let change = if *change == "add" { ChangeKind::Add } else { ChangeKind::Forget };
-                let checked = changes::check_client(&self.bloomsday, self.is_loopback, &request);
-                let changing =
-                    changes::change(&self.bloomsday, &self.blocks, filter, change, request);
-                match checked {
-                    Ok(()) => reply::of_either(changing.await),
-                    Err(refused) => refused,
-                }
+                let changed = async {
+                    changes::check_client(&self.bloomsday, self.is_loopback, &request)?;
+                    changes::change(&self.bloomsday, &self.blocks, filter, change, request).await
+                };
+                reply::of_either(changed.await)
             }
             #[cfg(feature = "live")]
             (_, ["v1", "filters", _, "add" | "forget"]) => reply::only("POST"),
