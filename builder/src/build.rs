@@ -118,7 +118,7 @@ async fn run<H: IdHash>(
 
     // What it ran until here was counted, or is no step.
     let mut timer = Timer::start();
-    let compared = earlier_day::compare(job, store, distinct, encoded.len()).await;
+    let compared = earlier_day::compare(job, store, distinct, encoded.len()).await?;
     state.report.seconds.verify += timer.lap();
     conclude(job, store, state, &header, Uploaded::InMemory(&encoded), compared).await
 }

@@ -1,5 +1,5 @@
-//! Compares a day with the newest earlier filter. A failure is a warning in the report; the other
-//! gates still apply.
+//! Compares a day with the newest earlier filter. A damaged one is a warning in the report, and one
+//! before it is compared. A store that fails ends the build: what was not judged has not passed.
 
 use bloomsday_common::blob::{self, Header};
 use bloomsday_common::day::Day;
@@ -14,11 +14,12 @@ use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
 use crate::gates::MAX_BASELINE_AGE_DAYS;
 use crate::job::Job;
 use crate::partition::Distinct;
+use crate::publish::try_to_read;
 use crate::verify;
 
 /// The most earlier days that are tried, from the newest, until one has a sound filter.
 const MAX_TRIED: usize = 8;
-/// After this many timeouts of the store no further day is tried: each may take a minute.
+/// After this many failures of the store no further day is tried: each may take a minute.
 const MAX_UNREACHABLE: usize = 2;
 /// An earlier filter of up to twice this day's size is fetched with any budget: a real day may have
 /// half the IDs, and the memory for the filter and its copy also fits the earlier one.
@@ -63,53 +64,55 @@ impl From<Error> for CompareError {
 /// [`MAX_BASELINE_AGE_DAYS`].
 ///
 /// Cost: a listing of the pointers, and a pointer and a `compare` for each day that is tried.
+///
+/// # Errors
+/// The store's when it cannot list the pointers; and the first one of a day that may have a sound
+/// filter, when none of the days that were tried can be compared.
 pub(crate) async fn with_newest(
     job: &Job,
     store: &Store,
     mut compare: impl AsyncFnMut(&BlobKey, &mut Comparison) -> Result<(), CompareError>,
-) -> Comparison {
+) -> Result<Comparison, Error> {
     let mut compared = Comparison::default();
-    let days = match store.pointer_days(&job.filter).await {
-        Ok(days) => days,
-        Err(error) => {
-            let why = format!("the overlap with earlier days is not judged: {error}");
-            compared.warnings.push(why);
-            return compared;
-        }
-    };
+    let days = store.pointer_days(&job.filter).await?;
     let oldest = job.day.minus(MAX_BASELINE_AGE_DAYS);
     let days = days.into_iter().rev().filter(|day| *day < job.day && *day >= oldest);
-    let mut unreachable = 0;
+    let mut failures = Vec::new();
     for day in days.take(MAX_TRIED) {
-        if unreachable >= MAX_UNREACHABLE {
+        if failures.len() >= MAX_UNREACHABLE {
             break;
         }
-        let why = match store.pointer(&job.filter, day).await.map(|read| read.state) {
+        let error = match store.pointer(&job.filter, day).await.map(|read| read.state) {
             Ok(RecordState::Found(pointer)) => match compare(&pointer.blob, &mut compared).await {
-                Ok(()) => return compared,
+                Ok(()) => return Ok(compared),
                 Err(CompareError::OtherKind(why)) => {
                     compared.warn(job, day, why);
-                    return compared;
+                    return Ok(compared);
                 }
                 Err(CompareError::Unreadable(error)) => {
-                    unreachable += usize::from(error.is_transient());
                     // The pointer has the number of IDs, too.
                     let ids = pointer.ids.map(|ids| (pointer.blob, ids));
                     compared.ids = compared.ids.or(ids);
-                    error.to_string()
+                    error
                 }
             },
             // Pruned since it was listed.
             Ok(RecordState::Absent) => continue,
-            Ok(RecordState::Unreadable(why)) => why,
-            Err(error) => {
-                unreachable += usize::from(error.is_transient());
-                error.to_string()
+            Ok(RecordState::Unreadable(why)) => {
+                compared.warn(job, day, why);
+                continue;
             }
+            Err(error) => error,
         };
-        compared.warn(job, day, why);
+        compared.warn(job, day, error.to_string());
+        if error.is_transient() || matches!(error, Error::Forbidden { .. }) {
+            failures.push(error);
+        }
     }
-    compared
+    match failures.into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(compared),
+    }
 }
 
 /// Refuses to compare a day of this job with the filter of this header if it has another layout or
@@ -136,15 +139,19 @@ pub(crate) fn same_kind(
 /// Looks the day's IDs up in the newest earlier filter.
 ///
 /// `own` is the size of the day's own blob. Cost: a fetch of the earlier one, and a lookup per ID.
+///
+/// # Errors
+/// As [`with_newest`].
 pub(crate) async fn compare<H: IdHash>(
     job: &Job,
     store: &Store,
     distinct: &Distinct<H>,
     own: u64,
-) -> Comparison {
+) -> Result<Comparison, Error> {
     let limit = max_fetch_bytes(job.memory, own);
     with_newest(job, store, async |key, compared| {
-        let (header, filter) = blob::open(store.fetch(key, limit).await?, key)?;
+        let bytes = try_to_read(async || store.fetch(key, limit).await).await?;
+        let (header, filter) = blob::open(bytes, key)?;
         compared.ids = Some((key.clone(), header.ids));
         same_kind(&header, key, H::LAYOUT, job)?;
         match verify::overlap(&filter, header.fpp_measured(), distinct, job.threads) {

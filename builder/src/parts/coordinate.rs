@@ -166,8 +166,12 @@ impl Coordinator {
     }
 
     /// Looks up the day's lowest hashes in the newest earlier filter, for the gate `overlap`.
-    pub async fn compare(&mut self, hashes: &[Xxh3]) {
-        self.compared = earlier::compare(&self.job, &self.store, hashes).await;
+    ///
+    /// # Errors
+    /// The store's, when it fails so that no earlier filter can be read.
+    pub async fn compare(&mut self, hashes: &[Xxh3]) -> Result<(), Error> {
+        self.compared = earlier::compare(&self.job, &self.store, hashes).await?;
+        Ok(())
     }
 
     /// Adds the numbers of a range that was filled.

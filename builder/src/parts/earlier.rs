@@ -11,6 +11,7 @@ use bloomsday_common::store::Store;
 
 use crate::earlier_day::{CompareError, Comparison, same_kind, with_newest};
 use crate::job::Job;
+use crate::publish::try_to_read;
 use crate::verify;
 
 /// How many IDs are looked up: a standard error of 0.03 %.
@@ -21,7 +22,11 @@ const MAX_BYTES: u64 = 32 << 20;
 
 /// Looks `hashes` up in the newest earlier filter. They are all of the day's up to the last of
 /// them, in ascending order.
-pub(super) async fn compare(job: &Job, store: &Store, hashes: &[Xxh3]) -> Comparison {
+pub(super) async fn compare(
+    job: &Job,
+    store: &Store,
+    hashes: &[Xxh3],
+) -> Result<Comparison, StoreError> {
     with_newest(job, store, async |key, compared| look_up(job, store, key, hashes, compared).await)
         .await
 }
@@ -49,7 +54,8 @@ async fn look_up(
     let Some(last) = hashes.last() else { return Ok(()) };
     let blocks = BlockRange::blocks_of(header.shape, 0, last.0);
     let end = head + blocks.end * BlockRange::BLOCK_BYTES as u64;
-    let bits = BlockRange::of_bytes(header.shape, 0, &store.blob_bytes(key, head..end).await?);
+    let bytes = try_to_read(async || store.blob_bytes(key, head..end).await).await?;
+    let bits = BlockRange::of_bytes(header.shape, 0, &bytes);
     let misses = hashes.len() - bits.count(hashes);
     let of = hashes.len() as u64;
     compared.overlap = Some(verify::overlap_of(misses as u64, of, header.fpp_measured()));

@@ -117,7 +117,7 @@ async fn in_parts(
     let (last, _) = coordinator.sample();
     let sample = counted.iter().filter(|(range, ..)| *range <= last);
     let sample: Vec<Xxh3> = sample.flat_map(|(_, _, hashes, _)| hashes).copied().collect();
-    coordinator.compare(&sample).await;
+    coordinator.compare(&sample).await?;
     match fault {
         Fault::RangeLost => drop(counted.pop()),
         Fault::FilledOther => drop(counted[0].2.pop()),

@@ -119,10 +119,11 @@ impl Coordinator {
             }
         }
         let build = self.build.as_mut().expect(ORDER);
-        wait(py, &self.runtime, || async {
+        let compared = wait(py, &self.runtime, || async {
             hashes.sort_unstable();
-            build.compare(&hashes).await;
-        })
+            build.compare(&hashes).await
+        });
+        done(py, compared)
     }
 
     /// Takes rows that `fill` returned, without `bytes`, in order.

@@ -167,7 +167,7 @@ impl Story {
 
 /// Input files: yesterday's users, today's, and today's mended.
 struct Inputs {
-    _folder: TempDir,
+    folder: TempDir,
     yesterday: PathBuf,
     bad: PathBuf,
     good: PathBuf,
@@ -184,7 +184,7 @@ fn inputs() -> Inputs {
     };
     let (yesterday, bad) = (file("yesterday.parquet", 0..2_000), file("bad.parquet", 200..2_100));
     let good = file("good.parquet", GOOD);
-    Inputs { _folder: folder, yesterday, bad, good }
+    Inputs { folder, yesterday, bad, good }
 }
 
 /// The situations in which a day is built.
@@ -278,6 +278,36 @@ fn a_build_against_a_store_that_lies_publishes_or_fails_and_a_next_run_mends_it(
 }
 
 #[test]
+fn a_day_unlike_the_one_before_is_not_published_because_the_store_fails() {
+    let inputs = inputs();
+    let faulty = FaultyStore::default();
+    let unlike = inputs.folder.path().join("unlike.parquet");
+    write_users(&unlike, 10_000..12_000);
+    let (unlike, day) = (job(&unlike, today()), today());
+    block_on(async {
+        for back in [2, 1] {
+            run(&job(&inputs.yesterday, day.minus(back)), &faulty.store()).await.unwrap();
+        }
+        for fault in [Fault::Down, Fault::Forbidden, Fault::Broken] {
+            for times in [1, MANY] {
+                for at in 0.. {
+                    let faulty = faulty.fork();
+                    faulty.set_fault(fault, at, times);
+                    let outcome = run(&unlike, &faulty.store()).await.map(|report| report.outcome);
+                    let befell = faulty.clear_fault();
+                    let refused = matches!(outcome, Err(_) | Ok(Outcome::Refused));
+                    assert!(refused, "{outcome:?} after {befell:?}");
+                    assert_eq!(faulty.stored(&format!("rt/pointers/{day}")).await, None);
+                    if befell.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn an_upload_in_parts_that_goes_wrong_anywhere_is_never_pointed_at() {
     let campaign = Campaign::new("a store that lies, to an upload in parts");
     let made = TestBlob::of(today(), Layout::Blocked, 0..10_000_000);
@@ -293,6 +323,10 @@ fn an_upload_in_parts_that_goes_wrong_anywhere_is_never_pointed_at() {
                 let read_back = bloomsday_builder::publish::upload(&store, &encoded, &|_| {});
                 let read_back = read_back.await;
                 let befell = faulty.clear_fault();
+                let completed = befell.first().is_some_and(|call| call.starts_with("Complete"));
+                if fault == Fault::Unsaid && completed {
+                    assert!(read_back.is_ok(), "it was complete, and only the answer was lost");
+                }
                 // The blob that it reports as read back is stored, and complete.
                 if let Ok((header, _)) = read_back {
                     assert_eq!(header, made.header);
