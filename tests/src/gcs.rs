@@ -1,7 +1,8 @@
 //! A Google Cloud Storage server: fake-gcs-server behind `tests/gcs`, started, killed and started
 //! again.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
@@ -50,6 +51,24 @@ impl Gcs {
             process.kill().expect("it can be killed");
             process.wait().expect("it ends");
         }
+    }
+
+    /// Answers so many requests with 503 in its place, as a server that has too many of them, and
+    /// starts it again.
+    pub fn throttle(&mut self, requests: usize) {
+        self.kill();
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).expect("its port is free");
+        for _ in 0..requests {
+            let (stream, _) = listener.accept().expect("a connection");
+            let mut lines = BufReader::new(&stream).lines();
+            let blank = |line: &io::Result<String>| line.as_ref().is_ok_and(String::is_empty);
+            assert!(lines.any(|line| blank(&line)), "a request");
+            let head = "HTTP/1.1 503 Service Unavailable";
+            write!(&stream, "{head}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+                .expect("an answer");
+        }
+        drop(listener);
+        self.again();
     }
 
     /// A store in a new bucket.

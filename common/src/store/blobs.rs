@@ -146,7 +146,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Completes the object.
+    /// Completes the object. Read it back: an earlier object of this size may be there in its place.
     ///
     /// # Errors
     /// The store's.
@@ -159,7 +159,13 @@ impl Upload {
         match way {
             UploadKind::Whole(whole) => objects.put(&key, Bytes::from(whole)).await,
             UploadKind::Parts(upload) => {
-                upload.finish().await.map(drop).map_err(|e| objects.error("write", &key, e))
+                let Err(error) = upload.finish().await else { return Ok(()) };
+                // The answer to a request that completed it was lost: the client's own retry then
+                // finds no upload.
+                match objects.head(&key).await {
+                    Ok(there) if there.size == bytes => Ok(()),
+                    _ => Err(objects.error("write", &key, error)),
+                }
             }
         }
     }

@@ -90,15 +90,25 @@ impl Store {
     }
 }
 
-/// How often a failed call of a store is retried over a network before it is an error.
-#[cfg(any(
-    feature = "aws",
-    feature = "azure",
-    feature = "gcp",
-    feature = "http-store",
-    feature = "hdfs"
-))]
-const MAX_RETRIES: usize = 4;
+/// How a failed call of a store is retried over a network before it is an error.
+#[derive(Clone, Copy)]
+#[cfg_attr(
+    not(any(feature = "aws", feature = "azure", feature = "gcp", feature = "http-store")),
+    expect(dead_code, reason = "local files need no retries, and HDFS has its own pauses")
+)]
+struct Retries {
+    max: usize,
+    /// The most by which a pause is longer than the one before.
+    growth: f64,
+}
+
+impl Retries {
+    /// For a second: who waits for the answer, or polls again by itself.
+    const FEW: Retries = Retries { max: 4, growth: 2.0 };
+    /// For half a minute: a build does not lose its work to a store that restarts, or that asks for
+    /// fewer requests.
+    const MANY: Retries = Retries { max: 12, growth: 4.0 };
+}
 
 /// Where an address leads: a backend, and a place in it.
 #[derive(Clone)]
@@ -134,7 +144,8 @@ enum IfMissing {
 
 fn store(address: &str, if_missing: IfMissing) -> Result<Store, Error> {
     let Some(folder) = local_path(address)? else {
-        let location = open_objects(address)?;
+        let retries = if if_missing == IfMissing::Make { Retries::MANY } else { Retries::FEW };
+        let location = open(address, retries)?;
         let name = location.name.trim_end_matches('/');
         let objects = Objects::new(location.objects, location.path, name, location.read_only)
             .with_uncached(uncached(address)?);
@@ -166,13 +177,17 @@ fn store(address: &str, if_missing: IfMissing) -> Result<Store, Error> {
     Ok(Store::local(objects, names, real))
 }
 
-/// Opens what an address means: a local path or a URL, of a folder or of a single object.
+/// Opens the input of a build: a local path or a URL, of a folder or of a single object.
 ///
-/// A local path need not exist.
+/// A local path need not exist. Over a network a failed call is retried for half a minute.
 ///
 /// # Errors
 /// [`Error::StoreUrl`] for an invalid address, or a kind of store that was not compiled in.
 pub fn open_objects(address: &str) -> Result<Location, Error> {
+    open(address, Retries::MANY)
+}
+
+fn open(address: &str, retries: Retries) -> Result<Location, Error> {
     if let Some(path) = local_path(address)? {
         // What exists is named by its real path, so that `..` and links mean what the shell means.
         let real = path.canonicalize().or_else(|_| std::path::absolute(&path));
@@ -203,7 +218,7 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
         };
         wrong(&url_without_secrets(&url), why)
     })?;
-    let objects = remote(&scheme, &url)?;
+    let objects = remote(&scheme, &url, retries)?;
     let read_only = matches!(scheme, ObjectStoreScheme::Http);
     Ok(Location { objects, path, name: url_without_secrets(&url), folder: None, read_only })
 }
@@ -215,7 +230,7 @@ fn uncached(address: &str) -> Result<Option<Arc<dyn ObjectStore>>, Error> {
     if let Some(url) = Url::parse(address).ok().filter(|url| url.scheme().starts_with("http"))
         && let Ok((ObjectStoreScheme::Http, _)) = ObjectStoreScheme::parse(&url)
     {
-        return http(&url, Some("no-cache")).map(Some);
+        return http(&url, Some("no-cache"), Retries::FEW).map(Some);
     }
     let _ = address;
     Ok(None)
@@ -254,29 +269,39 @@ fn local(root: &std::path::Path, address: &str) -> Result<Arc<dyn ObjectStore>, 
     Ok(Arc::new(files.with_fsync(true)))
 }
 
-/// A call of a store fails after a minute, so that an unreachable store is reported.
 #[cfg(any(feature = "aws", feature = "azure", feature = "gcp", feature = "http-store"))]
-fn retries() -> object_store::RetryConfig {
-    use std::time::Duration;
-    object_store::RetryConfig {
-        backoff: object_store::BackoffConfig {
-            init_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(5),
-            base: 2.0,
-        },
-        max_retries: MAX_RETRIES,
-        retry_timeout: Duration::from_secs(60),
+impl From<Retries> for object_store::RetryConfig {
+    fn from(retries: Retries) -> object_store::RetryConfig {
+        use std::time::Duration;
+        object_store::RetryConfig {
+            backoff: object_store::BackoffConfig {
+                init_backoff: Duration::from_millis(100),
+                max_backoff: Duration::from_secs(5),
+                base: retries.growth,
+            },
+            max_retries: retries.max,
+            // A store that does not answer at all is reported after two tries.
+            retry_timeout: Duration::from_secs(60),
+        }
     }
 }
 
-fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
+fn remote(
+    scheme: &ObjectStoreScheme,
+    url: &Url,
+    #[cfg_attr(
+        not(any(feature = "aws", feature = "azure", feature = "gcp", feature = "http-store")),
+        expect(unused_variables, reason = "it has no client")
+    )]
+    retries: Retries,
+) -> Result<Arc<dyn ObjectStore>, Error> {
     match scheme {
         #[cfg(feature = "aws")]
         ObjectStoreScheme::AmazonS3 => {
             let builder = object_store::aws::AmazonS3Builder::new().with_url(url.as_str());
             let builder = environment("AWS_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
-            let store = builder.with_retry(retries()).build();
+            let store = builder.with_retry(retries.into()).build();
             Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
         }
         #[cfg(feature = "gcp")]
@@ -285,7 +310,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
                 object_store::gcp::GoogleCloudStorageBuilder::new().with_url(url.as_str());
             let builder = environment("GOOGLE_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
-            let store = builder.with_retry(retries()).build();
+            let store = builder.with_retry(retries.into()).build();
             Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
         }
         #[cfg(feature = "azure")]
@@ -293,11 +318,11 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             let builder = object_store::azure::MicrosoftAzureBuilder::new().with_url(url.as_str());
             let builder = environment("AZURE_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
-            let store = builder.with_retry(retries()).build();
+            let store = builder.with_retry(retries.into()).build();
             Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
         }
         #[cfg(feature = "http-store")]
-        ObjectStoreScheme::Http => http(url, None),
+        ObjectStoreScheme::Http => http(url, None, retries),
         other => {
             let why = format!(
                 "{other:?} is not compiled in: use a local path, or build with the feature \
@@ -310,7 +335,11 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
 
 /// A plain HTTP server. `cache_control` is a header of every request.
 #[cfg(feature = "http-store")]
-fn http(url: &Url, cache_control: Option<&'static str>) -> Result<Arc<dyn ObjectStore>, Error> {
+fn http(
+    url: &Url,
+    cache_control: Option<&'static str>,
+    retries: Retries,
+) -> Result<Arc<dyn ObjectStore>, Error> {
     // The HTTP client writes complete addresses into its traces.
     if url.password().is_some() || !url.username().is_empty() || url.query().is_some() {
         let why = "a user, a password or a query in an HTTP address would appear in logs: \
@@ -327,7 +356,7 @@ fn http(url: &Url, cache_control: Option<&'static str>) -> Result<Arc<dyn Object
         options = options.with_default_headers(headers);
     }
     let builder = object_store::http::HttpBuilder::new().with_url(base.as_str());
-    let store = builder.with_client_options(options).with_retry(retries()).build();
+    let store = builder.with_client_options(options).with_retry(retries.into()).build();
     Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
 }
 
@@ -341,7 +370,8 @@ fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
     }
     let mut base = url.clone();
     base.set_path("");
-    super::hdfs::open(base.as_str(), MAX_RETRIES).map_err(|e| wrong(&url_without_secrets(url), e))
+    let opened = super::hdfs::open(base.as_str(), Retries::FEW.max);
+    opened.map_err(|e| wrong(&url_without_secrets(url), e))
 }
 
 #[cfg(not(feature = "hdfs"))]
