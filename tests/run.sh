@@ -134,14 +134,18 @@ say "tests"
 # The default members: the benchmark and the fuzz targets need not be built to test the rest.
 tests=(cargo test --locked --features bloomsday-tests/integration --quiet)
 "${tests[@]}" --no-run
-# The packages in other languages at the same time as all else, since tests wait half of their time, for servers and
-# timers. Every target of both, also after one that fails: one run says what there is to mend.
+# The packages in other languages and the kinds of stores at the same time as all else, since tests wait half of their
+# time, for servers and timers. Every target of both, also after one that fails: one run says what there is to mend.
 others=$(mktemp)
-RUST_TEST_THREADS=$((2 * $(nproc))) "${tests[@]}" --no-fail-fast --test clients >"$others" 2>&1 &
-clients=$!
+rest=()
+for group in tests/tests/*; do
+  case $group in */clients | */store) ;; *) rest+=(--test "$(basename "$group" .rs)") ;; esac
+done
+RUST_TEST_THREADS=$((2 * $(nproc))) "${tests[@]}" --no-fail-fast --test clients --test store >"$others" 2>&1 &
+waiting=$!
 failed=
-RUST_TEST_THREADS=$((1 + $(nproc))) "${tests[@]}" --no-fail-fast --lib --bins --test '[!c]*' || failed=1
-wait "$clients" || failed=1
+RUST_TEST_THREADS=$((1 + $(nproc))) "${tests[@]}" --no-fail-fast --lib --bins "${rest[@]}" || failed=1
+wait "$waiting" || failed=1
 cat "$others"
 [ -z "$failed" ] || exit 1
 "${tests[@]}" --doc

@@ -146,7 +146,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Completes the object. Read it back: an earlier object of this size may be there in its place.
+    /// Completes the object. Read it back: an older one of this size may be there in its place.
     ///
     /// # Errors
     /// The store's.

@@ -181,13 +181,6 @@ fn an_hdfs_that_is_killed_in_mid_build_costs_a_retry_at_most() {
     hdfs.again();
     assert_eq!(query(&backend, 10_999), 3);
 
-    // It hangs: the client would wait for ever.
-    hdfs.freeze();
-    let local = Backend::local();
-    let hanging = Publisher::days_ago(&local, 0).input(hdfs.url("/dmp/{day}")).run();
-    hdfs.thaw();
-    hanging.expect(75).complains(&["no answer within 150 s"]);
-
     // It comes back while the input is read.
     let spilling = Publisher::days_ago(&backend, 0).input(&input).with(&["--memory", "1"]);
     let (code, said) = with_fault_at("spill-created", spilling.prepare(), |go_on| {
@@ -200,4 +193,16 @@ fn an_hdfs_that_is_killed_in_mid_build_costs_a_retry_at_most() {
     daemon.until("it swapped", |daemon| daemon.contains(&user(10_999)));
     let log = std::fs::read_to_string(log).unwrap();
     assert!(!log.contains(".java:"), "a stack of the NameNode is in the log:\n{log}");
+}
+
+/// The client by itself would wait for ever.
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn an_hdfs_that_hangs_ends_a_build_after_minutes() {
+    let (hdfs, local) = (Hdfs::start(), Backend::local());
+    put_users(&hdfs, "/dmp/part-0.parquet", 0..10);
+    hdfs.freeze();
+    let build = Publisher::days_ago(&local, 0).input(hdfs.url("/dmp/")).run();
+    hdfs.thaw();
+    build.expect(75).complains(&["no answer within 150 s"]);
 }
