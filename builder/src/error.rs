@@ -2,7 +2,7 @@
 
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Kind, is_forbidden, is_missing_bucket, rights};
-use bloomsday_common::redact::describe_source;
+use bloomsday_common::redact::{describe_error, describe_source};
 use bloomsday_common::remedy::Remedy;
 
 /// The error of this crate. [`Error::kind`] says what to do about it; do not parse the text.
@@ -228,7 +228,7 @@ pub enum Error {
         otherwise: &'static str,
     },
     /// The store failed to list or read an input.
-    #[error("cannot {doing} {name}: {}{}", hint(.source), describe_source(.source))]
+    #[error("cannot {doing} {name}: {}{}", hint(.source), describe_error(.source.as_ref()))]
     Input {
         /// The operation.
         doing: &'static str,

@@ -5,7 +5,7 @@
 use crate::digest::Digest;
 use crate::filter::layout::Layout;
 use crate::id_form::IdForm;
-use crate::redact::describe_source;
+use crate::redact::describe_error;
 use crate::remedy::Remedy;
 
 /// The error of this crate. [`Error::kind`] says what to do about it; never parse the text.
@@ -195,7 +195,7 @@ pub enum Error {
         store: String,
     },
     /// The store refused for lack of rights.
-    #[error("{store} forbids to {doing} {key}: {}: {}", rights(.source), describe_source(.source))]
+    #[error("{store} forbids to {doing} {key}: {}: {}", rights(.source), describe_error(.source.as_ref()))]
     Forbidden {
         /// The operation, as a verb.
         doing: &'static str,
@@ -220,7 +220,7 @@ pub enum Error {
         store: String,
     },
     /// The store failed.
-    #[error("cannot {doing} {key} in {store}: {}", describe_source(.source))]
+    #[error("cannot {doing} {key} in {store}: {}", describe_error(.source.as_ref()))]
     Store {
         /// The operation, as a verb.
         doing: &'static str,

@@ -43,8 +43,19 @@ pub(crate) fn sanitize(text: &str) -> String {
 }
 
 /// The error text of another library, which may repeat names and responses unescaped.
-pub fn describe_source(source: &dyn std::fmt::Display) -> String {
+pub fn describe_source(source: &(impl std::fmt::Display + ?Sized)) -> String {
     single_line(&redact_urls(&source.to_string()), MAX_SOURCE_CHARS)
+}
+
+/// As [`describe_source`], with the first cause where the text leaves it out, as HTTP clients do: a
+/// refused connection, a certificate, a timeout.
+pub fn describe_error(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let (text, cause) = (describe_source(error), describe_source(cause));
+    if text.contains(&cause) { text } else { format!("{text}: {cause}") }
 }
 
 /// A text in which every URL is without user, password and query.

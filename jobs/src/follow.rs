@@ -54,8 +54,13 @@ impl Follow {
     ) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
         // A link stays one, and the file that it names is replaced.
-        if let Ok(path) = self.to.canonicalize() {
-            self.to = path;
+        match self.to.canonicalize() {
+            Ok(path) => self.to = path,
+            Err(source) if self.to.is_symlink() => {
+                let doing = format!("find the file that the link {} names", self.to.display());
+                return Err(Error::System { doing, source });
+            }
+            Err(_) => {}
         }
         check_place(&self.to, &store)?;
         let max_age_days = settings.max_age_days(&self.filter);
@@ -133,6 +138,7 @@ impl Follow {
         if there.is_some_and(|there| there.digest == target.blob.digest) {
             return Ok(());
         }
+        check_file(&self.to)?;
         let (header, filter) = store.open_blob(&target.blob).await?;
         let bytes = filter.memory();
         let (path, n_bytes) = (self.to.clone(), bytes.len() as u64);
@@ -167,6 +173,11 @@ fn check_place(path: &Path, store: &Store) -> Result<(), Error> {
     if store.folder().is_some_and(|own| folder.starts_with(own)) {
         return Err(in_store(path));
     }
+    check_file(path)
+}
+
+/// Refuses to replace what somebody put there that is no blob.
+fn check_file(path: &Path) -> Result<(), Error> {
     // Follows a link. What is not there yet is made.
     let Ok(there) = path.metadata() else { return Ok(()) };
     if there.is_dir() {

@@ -48,10 +48,11 @@ struct FilterReport {
     reason: Option<String>,
     pinned_until: Option<Timestamp>,
     pointers: Vec<PointerReport>,
-    /// Which server has loaded which blob, as their heartbeats report.
-    fleet: Servers,
-    /// The logs of live IDs in the store.
-    live: Vec<LiveLog>,
+    /// Which server has loaded which blob, as their heartbeats report; `None` if the store did not
+    /// say.
+    fleet: Option<Servers>,
+    /// The logs of live IDs in the store; `None` if the store did not say.
+    live: Option<Vec<LiveLog>>,
     /// Which server decides which live IDs are new, and until when.
     live_lease: Option<Lease>,
 }
@@ -154,10 +155,17 @@ async fn report(
         reason: error.or(pin_reason).or(pointer_reason),
         pinned_until,
         pointers,
-        fleet: store.servers(filter, now).await?,
-        live: live_logs(&store.heads(filter).await?, now),
-        live_lease: store.lease(filter).await?.state.found().cloned(),
+        fleet: known("servers", store.servers(filter, now).await),
+        live: known("logs of live IDs", store.heads(filter).await)
+            .map(|heads| live_logs(&heads, now)),
+        live_lease: known("lease of live IDs", store.lease(filter).await)
+            .and_then(|lease| lease.state.found().cloned()),
     })
+}
+
+/// What the store says, or a warning: in an outage the pointers are shown all the same.
+fn known<T>(what: &str, read: Result<T, StoreError>) -> Option<T> {
+    read.map_err(|error| tracing::warn!("the report is without the {what}: {error}")).ok()
 }
 
 /// The newest pointers of a filter, the newest first.
@@ -168,11 +176,7 @@ async fn pointers(
     now: Timestamp,
 ) -> Result<Vec<PointerReport>, Error> {
     let mut pointers = Vec::new();
-    // The history only adds notes to the pointers: without it the report is still useful.
-    let history = store.pointer_history(filter).await.unwrap_or_else(|error| {
-        tracing::warn!("the report cannot say which pointers were changed by hand: {error}");
-        Vec::new()
-    });
+    let history = known("changes by hand", store.pointer_history(filter).await).unwrap_or_default();
     for day in store.pointer_days(filter).await?.into_iter().rev().take(MAX_LISTED) {
         let pointer = store.pointer_state(filter, day).await?;
         let by_hand = Past::of(day, &history, &pointer, Day::of(now), retention).is_by_hand();
@@ -260,13 +264,16 @@ fn describe(report: &FilterReport) -> String {
     }
     let pointers: Vec<Vec<String>> = report.pointers.iter().map(line).collect();
     let head = ["pointer", "blob of", "digest", "IDs", "delta", "written", "by", "note"];
-    let (fleet, live) = (describe_fleet(report), describe_live(&report.live));
+    let (fleet, live) =
+        (describe_fleet(report), describe_live(report.live.as_deref().unwrap_or_default()));
     pairs(&rows) + &fleet + "\n" + &table(&head, &pointers) + &live
 }
 
 /// How many servers have loaded the blob to follow, and which lag.
 fn describe_fleet(report: &FilterReport) -> String {
-    let Servers { servers, more, unreadable, .. } = &report.fleet;
+    let Some(Servers { servers, more, unreadable, .. }) = &report.fleet else {
+        return "servers  unknown\n".to_owned();
+    };
     if servers.is_empty() {
         return String::new();
     }

@@ -9,24 +9,25 @@ use serde_json::{Value, json};
 /// The most servers that are named, and the most blobs that are counted.
 const MAX_NAMED: usize = 30;
 
-/// How many servers answer from which blob, and some of them by name: first those that answer from
-/// another blob than `digest`.
+/// How many servers answer from which blob, how many of them from that of `digest`, and some by
+/// name: first those whose blob the fewest have, also when this server is one of them.
 pub(super) fn summary(fleet: &Servers, digest: Option<Digest>) -> Value {
     let mut by_blob: BTreeMap<_, usize> = BTreeMap::new();
     for beat in &fleet.servers {
         *by_blob.entry((beat.day, beat.digest)).or_default() += 1;
     }
-    let (same, laggards): (Vec<&Heartbeat>, Vec<_>) =
-        fleet.servers.iter().partition(|beat| beat.digest == digest);
+    let same = fleet.servers.iter().filter(|beat| beat.digest == digest).count();
+    let mut servers: Vec<&Heartbeat> = fleet.servers.iter().collect();
+    servers.sort_by_key(|beat| by_blob[&(beat.day, beat.digest)]);
     let mut by_blob: Vec<_> = by_blob.into_iter().collect();
     by_blob.sort_by_key(|(_, servers)| std::cmp::Reverse(*servers));
     let blob =
         |((day, digest), servers)| json!({ "day": day, "digest": digest, "servers": servers });
     json!({
         "alive": fleet.servers.len() + fleet.more + fleet.unreadable,
-        "same": same.len(),
+        "same": same,
         "by_blob": by_blob.into_iter().take(MAX_NAMED).map(blob).collect::<Vec<_>>(),
-        "servers": laggards.into_iter().chain(same).take(MAX_NAMED).collect::<Vec<_>>(),
+        "servers": servers.into_iter().take(MAX_NAMED).collect::<Vec<_>>(),
         "more": fleet.more,
         "expired": fleet.expired,
         "unreadable": fleet.unreadable,
@@ -52,6 +53,8 @@ mod tests {
         let page = summary(&fleet, Some(Digest::new([2; 32])));
         assert_eq!((&page["alive"], &page["same"]), (&json!(10_000), &json!(9_999)));
         assert_eq!(page["servers"][0]["server"], "s-7777");
+        let own_page = summary(&fleet, Some(Digest::new([1; 32])));
+        assert_eq!((&own_page["same"], &own_page["servers"][0]), (&json!(1), &page["servers"][0]));
         let counts: Vec<_> =
             page["by_blob"].as_array().unwrap().iter().map(|blob| &blob["servers"]).collect();
         assert_eq!(counts, [&json!(9_999), &json!(1)]);

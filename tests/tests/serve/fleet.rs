@@ -119,3 +119,17 @@ fn strange_and_expired_records_and_ten_thousand_of_them_are_counted_calmly() {
     assert_eq!(backend.bloomsday(&["prune", "rt"]).run().expect(0).json()["servers"], 1);
     assert!(!folder.join("gone").exists() && folder.join("future").exists());
 }
+
+#[test]
+fn a_status_without_the_servers_has_the_pointers_all_the_same() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
+    let folder = servers(&backend);
+    std::fs::create_dir_all(&folder).unwrap();
+    // No key of an object.
+    std::fs::write(folder.join("a\u{1}b"), "").unwrap();
+    let run = backend.bloomsday(&["status", "rt"]).run().expect(0);
+    let run = run.complains(&["the report is without the servers"]);
+    let report = run.json();
+    assert_eq!((&report["state"], &report["fleet"]), (&"ok".into(), &Value::Null), "{report}");
+}

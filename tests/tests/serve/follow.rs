@@ -151,4 +151,24 @@ fn a_place_that_cannot_be_written_is_an_error_with_its_name() {
     let follow = |to: &str| backend.bloomsday(&["follow", "rt", "--once", "--to", to]).run();
     follow(&path("missing/rt.bloom")).expect(4).complains(&[&path("missing"), "create it"]);
     follow(&path("")).expect(2).complains(&["names a folder"]);
+    std::os::unix::fs::symlink("nowhere", path("dangling")).unwrap();
+    follow(&path("dangling")).expect(1).complains(&["the link", &path("dangling")]);
+}
+
+#[test]
+fn what_somebody_puts_in_place_of_the_file_stays() {
+    let backend = Backend::local();
+    let old = build(&backend, 1, 1_000);
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("rt.bloom");
+    let follower = Follower::start(&backend, &file);
+    assert_eq!(follower.next_blob(), old);
+    fs::write(&file, "notes").unwrap();
+    let new = build(&backend, 0, 1_100);
+    let moved = folder.path().join("moved");
+    // It follows again only when its place is free.
+    fs::rename(&file, &moved).unwrap();
+    assert_eq!(follower.next_blob(), new);
+    assert_eq!(fs::read(&moved).unwrap(), b"notes");
+    follower.stop();
 }
