@@ -62,7 +62,7 @@ pub unsafe extern "C" fn bloomsday_open(
         unsafe {
             give("filter", filter, || {
                 let path = text("path", path)?;
-                let opened = open_file(Path::new(path), None)?;
+                let opened = open_file(Path::new(path))?;
                 Ok(BloomsdayFilter(Kind::File(Box::new(opened))))
             })
         }

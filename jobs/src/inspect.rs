@@ -212,7 +212,7 @@ fn first_bytes(file: &mut File) -> std::io::Result<Vec<u8>> {
 /// Opens a local file, after every check.
 pub(crate) fn open_blob_file(path: &Path) -> Result<(BlobKey, Header, Filter), Error> {
     if path.is_file() {
-        return Ok(open_file(path, None)?);
+        return Ok(open_file(path)?);
     }
     // A pipe, such as `<(curl …)`, can be read only once.
     let (mut file, name) = (open_to_read(path)?, path.display().to_string());

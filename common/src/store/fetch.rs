@@ -292,16 +292,13 @@ pub fn read_copy(file: &File, mut memory: Buffer) -> io::Result<RawBlob> {
     Ok(RawBlob { memory, digest, ones })
 }
 
-/// Opens a blob file and checks every byte of it; with `digest`, it must have that one. A file that
-/// is no blob, or not of the length that its header says, is refused by its first bytes.
+/// Opens a blob file and checks every byte of it. A file that is no blob, or not of the length that
+/// its header says, is refused by its first bytes.
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::TooManyBytes`], [`Error::Memory`], the system's, also for what is
 /// no regular file, or what is wrong with the blob.
-pub fn open_file(
-    path: &std::path::Path,
-    digest: Option<Digest>,
-) -> Result<(BlobKey, Header, Filter), Error> {
+pub fn open_file(path: &std::path::Path) -> Result<(BlobKey, Header, Filter), Error> {
     let name = if path.as_os_str().is_empty() {
         "file with an empty name".to_owned()
     } else {
@@ -329,8 +326,7 @@ pub fn open_file(
     let memory = usize::try_from(bytes).map_err(io::Error::other).and_then(Buffer::zeroed);
     let memory = memory.map_err(|source| Error::Memory { bytes, source })?;
     let raw = read_copy(&file, memory).map_err(failed)?;
-    let stated = blob::key_of(&raw.memory, &name)?;
-    let key = BlobKey { digest: digest.unwrap_or(stated.digest), ..stated };
+    let key = blob::key_of(&raw.memory, &name)?;
     let (header, filter) = blob::open(raw, &key).map_err(|error| error.of_file(&name))?;
     Ok((key, header, filter))
 }

@@ -43,23 +43,30 @@ enum Source {
 }
 
 impl Source {
-    /// Opens and checks the blob.
+    /// Opens and checks the blob, which must be that of `digest`.
     fn open(
         &self,
         py: Python<'_>,
         digest: Option<Digest>,
     ) -> PyResult<(BlobKey, Header, filter::Filter)> {
+        let check = |key: &BlobKey| match digest.filter(|digest| *digest != key.digest) {
+            None => Ok(()),
+            Some(digest) => {
+                let why =
+                    format!("{self} is another blob than {digest}: its digest is {}", key.digest);
+                Err(errors::raise(py, "UnsoundBlobError", &why))
+            }
+        };
         match self {
             Source::File(path) => {
-                let opened = py.detach(|| open_file(path, digest));
-                opened.map_err(|error| errors::of_file(py, &error, path))
+                let opened = py.detach(|| open_file(path));
+                let opened = opened.map_err(|error| errors::of_file(py, &error, path))?;
+                check(&opened.0)?;
+                Ok(opened)
             }
             Source::Url(url) => {
                 let key = BlobKey::of_url(url).map_err(|error| errors::of_common(py, &error))?.1;
-                if let Some(digest) = digest.filter(|digest| *digest != key.digest) {
-                    let why = format!("{self} has another digest than {digest}");
-                    return Err(errors::raise(py, "UnsoundBlobError", &why));
-                }
+                check(&key)?;
                 let runtime =
                     DetachedRuntime::from(Builder::new_current_thread().enable_all().build()?);
                 let opened = wait(py, &runtime, || open_url(url))?;
@@ -181,6 +188,15 @@ impl Filter {
         };
         let digest = slf.get().key.digest.to_string();
         Ok((open, (source, digest).into_pyobject(slf.py())?))
+    }
+
+    /// It does not change, so that a copy is the same.
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
     }
 
     fn __repr__(&self) -> String {

@@ -1,5 +1,6 @@
 """A filter answers what the program answers, and refuses what it must refuse."""
 
+import copy as copying
 import errno
 import pathlib
 import pickle
@@ -182,8 +183,11 @@ def test_a_pickle_has_path_and_digest_and_no_bits(published, tmp_path, monkeypat
 
     other = next(folder for folder in FOLDERS if folder.name == "blocked-0.5")
     copy.write_bytes((other / "rt.bloom").read_bytes())
-    with pytest.raises(bloomsday.UnsoundBlobError):
+    with pytest.raises(bloomsday.UnsoundBlobError, match="another blob than"):
         pickle.loads(pickled)
+    # A copy in the same process is the filter itself.
+    assert again.contains_batch(published.ids) == published.answers
+    assert copying.copy(again) is again and copying.deepcopy({"seen": again})["seen"] is again
 
 
 def test_the_version_is_that_of_the_crates():
@@ -207,7 +211,7 @@ def test_a_blob_is_opened_by_its_url(published, tmp_path):
     seen = Filter.open(url, header.digest)
     assert (seen.path, seen.header) == (None, header)
     assert pickle.loads(pickle.dumps(seen)).contains_batch(published.ids) == published.answers
-    with pytest.raises(bloomsday.errors.UnsoundBlobError, match="has another digest"):
+    with pytest.raises(bloomsday.errors.UnsoundBlobError, match="another blob than"):
         Filter.open(url, "0" * 64)
 
 

@@ -12,6 +12,8 @@ import random
 import signal
 import subprocess
 import sys
+import threading
+import time
 import types
 
 import pyarrow as pa
@@ -142,8 +144,38 @@ def test_a_staged_build_leaves_no_hash(frame, day, tmp_path):
         frame, "id", filter="rt", day=TODAY, store=tmp_path / "s", staging=staging.as_uri(), ranges=3
     )
     agree(report, day)
+    assert rows_in(staging) == 0
+
+
+def rows_in(staging):
     left = [path for path in staging.rglob("*.parquet") if path.is_file()]
-    assert sum(pq.read_metadata(path).num_rows for path in left) == 0
+    return sum(pq.read_metadata(path).num_rows for path in left)
+
+
+@pytest.mark.skipif(CONNECT, reason="its server writes in another process than the one that is interrupted")
+def test_an_interrupted_build_leaves_no_hash(spark, tmp_path):
+    staging = tmp_path / "staging"
+    ended = threading.Event()
+
+    def interrupt():
+        # As soon as a task writes.
+        while not ended.is_set() and not list(staging.rglob("_temporary/**/*.parquet")):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    many = spark.range(20_000_000).selectExpr("cast(id as string) as id")
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            bloomsday.spark.build(
+                many, "id", filter="rt", day=TODAY, store=tmp_path / "s", staging=staging, rows=20_000_000, ranges=8
+            )
+        finally:
+            ended.set()
+    assert list(staging.rglob("_temporary")) == [] and rows_in(staging) == 0
+    # No job of it is under way that would write later.
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    assert pointers(tmp_path / "s") == []
 
 
 @pytest.mark.parametrize("seed", range(20 if CAMPAIGN else 1))
@@ -290,6 +322,11 @@ def test_what_cannot_be_is_named_with_a_remedy(spark, frame, tmp_path):
     ]
     assert plain == dictionary and plain[0].num_rows > 0
     refused(bloomsday.UsageError, "2 columns", frame, column="*")
+    refused(bloomsday.UsageError, "rows: -1", frame, rows=-1)
+    refused(bloomsday.UsageError, "ranges: 10000000000", frame, ranges=10**10)
+    refused(TypeError, "rows: an integer or None, not str", frame, rows="5")
+    flags = frame.selectExpr("id is null as flag", "id")
+    refused(bloomsday.IdTypeError, "column `flag`", flags, column="flag")
     files = pa.record_batch({"file": ["a.parquet"], "bytes": [1]})
     with pytest.raises(bloomsday.UsageError, match="parts hash IDs"):
         list(bloomsday.parts.gather_files([files], column="bloomsday_hash", ranges=1, rows=1))

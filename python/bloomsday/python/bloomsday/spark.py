@@ -5,12 +5,16 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+import operator
 import os
 import re
+import threading
+import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bloomsday import _native, errors, parts
 from bloomsday._build import KEEP_DAYS, MAX_AGE_DAYS, _day, _description, _judged, _publication
@@ -27,6 +31,8 @@ GROUP_BYTES = 128 << 20
 BATCH_BYTES = 64 << 20
 #: The most tasks that read files.
 MAX_FILE_TASKS = 10_000
+#: How long an interrupted build waits until Spark has cancelled its job.
+CANCEL_SECONDS = 60
 #: Comes before what an executor's exception has besides its text.
 FIELDS = "bloomsday.errors.fields: "
 #: A small build has a range for each of this many rows, up to 8 ranges.
@@ -44,7 +50,7 @@ def build(
     spark: SparkSession | None = None,
     fpp: float = 0.03,
     layout: str = "blocked",
-    staging: str | None = None,
+    staging: str | os.PathLike[str] | None = None,
     rows: int | None = None,
     ranges: int | None = None,
     window_days: int = 1,
@@ -68,6 +74,8 @@ def build(
     Returns the report that `bloomsday build --json` prints; raises as `bloomsday.build`.
     """
     column = _check_arguments(df, column, input, window_days)
+    _check_numbers(rows, ranges)
+    staging = None if staging is None else os.fspath(staging)
     session = df.sparkSession if df is not None else _session(spark)
     _check_version(session)
     description = _description(
@@ -108,16 +116,27 @@ def _check_arguments(df: DataFrame | None, column: str | None, input: Any, windo
     return column
 
 
+def _check_numbers(rows: int | None, ranges: int | None) -> None:
+    for name, number, bits in (("rows", rows, 63), ("ranges", ranges, 31)):
+        try:
+            fits = number is None or 0 <= operator.index(number) < 1 << bits
+        except TypeError:
+            raise TypeError(f"{name}: an integer or None, not {type(number).__name__}") from None
+        if not fits:
+            raise UsageError(f"{name}: {number} is negative, or 2^{bits} or more")
+
+
 def _gather_frame(
     coordinator: _native.Coordinator, df: DataFrame, column: str, rows: int | None, ranges: int | None
 ) -> tuple[DataFrame, int]:
     """The hashes of a column, and in how many ranges they are."""
     # In backticks a dot is a part of a column's own name; otherwise it leads into a struct.
     name = f"`{column.replace('`', '``')}`"
-    ids = df.select(df[name].alias("id") if column in df.columns else column)
+    # The name is for messages: one with a dot would lead into a struct again.
+    ids = df.select(df[name].alias(re.sub("[.`]", "_", column)) if column in df.columns else column)
     if len(ids.columns) != 1:
         raise UsageError(f"`{column}` is {len(ids.columns)} columns: name the one with the IDs")
-    rows = rows or coordinator.expected_rows() or max(ids.count(), 1)
+    rows = rows or coordinator.expected_rows() or max(_interruptible(ids.sparkSession, ids.count), 1)
     n_ranges = coordinator.set_ranges(rows, ranges or _least_ranges(rows))
     gather = functools.partial(_in_executor, parts.gather, ranges=n_ranges, rows=rows)
     return ids.mapInArrow(gather, parts.GATHERED), n_ranges
@@ -203,7 +222,7 @@ class _Stages:
             self.written.append((path, empty))
             # Hashes and bits do not compress.
             writer = df.write.mode("overwrite").option("compression", "none")
-            writer.parquet(path)
+            _interruptible(self.session, functools.partial(writer.parquet, path))
             return self.session.read.schema(df.schema).parquet(path)
         from pyspark import StorageLevel
 
@@ -225,6 +244,35 @@ class _Stages:
             _warned(f"emptying {path}", functools.partial(empty.write.mode("overwrite").parquet, path))
 
 
+T = TypeVar("T")
+
+
+def _interruptible(session: SparkSession, job: Callable[[], T]) -> T:
+    """Runs a job of Spark. Interrupted, it waits until Spark has cancelled the job: what that still wrote would
+    stay, and it has hashes."""
+    from pyspark import inheritable_thread_target
+
+    tag = f"bloomsday-{uuid.uuid4().hex}"
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            session.addTag(tag)
+            done.set_result(job())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is wanted
+            done.set_exception(error)
+
+    # Not in this thread: an interrupted call would leave the connection to Spark as it is.
+    threading.Thread(target=inheritable_thread_target(session)(run), daemon=True).start()
+    try:
+        return done.result()
+    except BaseException:
+        if not done.done():
+            _warned("cancelling Spark's job", functools.partial(session.interruptTag, tag))
+            wait([done], timeout=CANCEL_SECONDS)
+        raise
+
+
 def _in_executor(function: Callable[..., Iterator[Any]], batches: Iterable[Any], **given: Any) -> Iterator[Any]:
     """Runs one of `parts`. Of an exception Spark passes only the text on, so the rest goes into it."""
     try:
@@ -237,11 +285,12 @@ def _in_executor(function: Callable[..., Iterator[Any]], batches: Iterable[Any],
 def _explained(error: Exception) -> Exception:
     """What the executors' trouble means. Other errors of Spark stay as they are."""
     text = str(error)
-    if "No module named 'bloomsday'" in text:
+    # Spark itself imports pyarrow first, so that another Python fails there.
+    if missing := re.search(r"No module named '(bloomsday|pyarrow)'", text):
         return BuildError(
-            "the Python of the executors has no package bloomsday: install the wheel on the cluster, or send an "
-            "environment with it (spark.archives, PYSPARK_PYTHON)",
-            remedy="install the wheel of bloomsday on the cluster",
+            f"the Python of the executors has no package {missing[1]}: name the Python that has it (PYSPARK_PYTHON), "
+            "install the wheel of bloomsday on the cluster, or send an environment with it (spark.archives)",
+            remedy="set PYSPARK_PYTHON, or install the wheel of bloomsday on the cluster",
         )
     try:
         fields, _ = json.JSONDecoder().raw_decode(text.split(FIELDS, 1)[1])
@@ -271,12 +320,13 @@ def _by_range(df: DataFrame, n: int) -> DataFrame:
 
 
 def _collected(df: DataFrame) -> list[Any]:
-    return [batch for batch in df.toArrow().to_batches() if batch.num_rows]
+    table = _interruptible(df.sparkSession, df.toArrow)
+    return [batch for batch in table.to_batches() if batch.num_rows]
 
 
 def _in_order(df: DataFrame) -> list[Any]:
     """Pieces in the order of the blob, a few of them in a batch."""
-    table = df.toArrow().sort_by([("range", "ascending"), ("offset", "ascending")])
+    table = _interruptible(df.sparkSession, df.toArrow).sort_by([("range", "ascending"), ("offset", "ascending")])
     return [batch for batch in table.to_batches(max_chunksize=8) if batch.num_rows]
 
 

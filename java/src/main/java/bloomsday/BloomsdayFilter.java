@@ -472,7 +472,7 @@ public final class BloomsdayFilter {
         /**
          * How many bits a lookup tests.
          *
-         * @return 1 to 255
+         * @return 1 to 16, with the layout guava up to 125
          */
         public int probes() {
             return probes;
