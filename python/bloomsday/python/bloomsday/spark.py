@@ -248,28 +248,42 @@ T = TypeVar("T")
 
 
 def _interruptible(session: SparkSession, job: Callable[[], T]) -> T:
-    """Runs a job of Spark. Interrupted, it waits until Spark has cancelled the job: what that still wrote would
-    stay, and it has hashes."""
+    """Runs a job of Spark. Interrupted, it cancels the job and waits for its end: a job that goes on would write
+    hashes that nobody removes."""
     from pyspark import inheritable_thread_target
+    from pyspark.sql import is_remote
 
     tag = f"bloomsday-{uuid.uuid4().hex}"
     done: Future[T] = Future()
+    # A tag of a session is of one thread, except over Spark Connect.
+    tagged: Any = session if is_remote() else session.sparkContext
+    add_tag = tagged.addTag if is_remote() else tagged.addJobTag
+    cancel = tagged.interruptTag if is_remote() else tagged.cancelJobsWithTag
+
+    @inheritable_thread_target(session)
+    def tagged_job() -> T:
+        add_tag(tag)
+        return job()
 
     def run() -> None:
         try:
-            session.addTag(tag)
-            done.set_result(job())
+            done.set_result(tagged_job())
         except BaseException as error:  # noqa: BLE001 - raised where the result is wanted
             done.set_exception(error)
 
-    # Not in this thread: an interrupted call would leave the connection to Spark as it is.
-    threading.Thread(target=inheritable_thread_target(session)(run), daemon=True).start()
     try:
+        # Not in this thread: an interrupted call would leave the connection to Spark as it is.
+        threading.Thread(target=run, daemon=True).start()
         return done.result()
     except BaseException:
-        if not done.done():
-            _warned("cancelling Spark's job", functools.partial(session.interruptTag, tag))
-            wait([done], timeout=CANCEL_SECONDS)
+        # Again and again: what is cancelled before Spark has begun it begins all the same.
+        for _ in range(CANCEL_SECONDS):
+            if done.done():
+                break
+            _warned("cancelling Spark's job", functools.partial(cancel, tag))
+            wait([done], timeout=1)
+        else:
+            warnings.warn("Spark's job goes on, and may write hashes", RuntimeWarning, stacklevel=2)
         raise
 
 
