@@ -135,10 +135,10 @@ say "tests"
 tests=(cargo test --locked --features bloomsday-tests/integration --quiet)
 "${tests[@]}" --no-run
 # The packages in other languages and the kinds of stores at the same time as all else, since tests wait half of their
-# time, for servers and timers. Every target of both, also after one that fails: one run says what there is to mend.
+# time, for servers and timers. Each runs to its end, also after a failure: one run says what there is to mend.
 others=$(mktemp)
 rest=()
-for group in tests/tests/*; do
+for group in tests/tests/* common/tests/*; do
   case $group in */clients | */store) ;; *) rest+=(--test "$(basename "$group" .rs)") ;; esac
 done
 RUST_TEST_THREADS=$((2 * $(nproc))) "${tests[@]}" --no-fail-fast --test clients --test store >"$others" 2>&1 &

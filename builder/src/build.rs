@@ -285,7 +285,7 @@ async fn baseline(
         }
         for day in days {
             let names = match store.pointer(&job.filter, day).await.map(|read| read.state) {
-                Err(error) if error.is_transient() => return Err(error.into()),
+                Err(error) if error.is_no_answer() => return Err(error.into()),
                 Ok(RecordState::Found(pointer)) => Named::Blob(pointer.blob),
                 Ok(RecordState::Absent) if day >= oldest_kept => {
                     let oldest = match oldest {

@@ -1,5 +1,6 @@
-//! Compares a day with the newest earlier filter. A damaged one is a warning in the report, and one
-//! before it is compared. A store that fails ends the build: what was not judged has not passed.
+//! Compares a day with the newest earlier filter. If that is damaged, the report has a warning, and
+//! the next older one is compared. A store that fails ends the build: what was not judged has not
+//! passed.
 
 use bloomsday_common::blob::{self, Header};
 use bloomsday_common::day::Day;
@@ -19,7 +20,7 @@ use crate::verify;
 
 /// The most earlier days that are tried, from the newest, until one has a sound filter.
 const MAX_TRIED: usize = 8;
-/// After this many failures of the store no further day is tried: each may take a minute.
+/// After this many failures of the store no further day is tried: each may take minutes.
 const MAX_UNREACHABLE: usize = 2;
 /// An earlier filter of up to twice this day's size is fetched with any budget: a real day may have
 /// half the IDs, and the memory for the filter and its copy also fits the earlier one.
@@ -87,7 +88,7 @@ pub(crate) async fn with_newest(
                 Ok(()) => return Ok(compared),
                 Err(CompareError::OtherKind(why)) => {
                     compared.warn(job, day, why);
-                    return Ok(compared);
+                    break;
                 }
                 Err(CompareError::Unreadable(error)) => {
                     // The pointer has the number of IDs, too.
@@ -105,7 +106,7 @@ pub(crate) async fn with_newest(
             Err(error) => error,
         };
         compared.warn(job, day, error.to_string());
-        if error.is_transient() || matches!(error, Error::Forbidden { .. }) {
+        if error.is_no_answer() {
             failures.push(error);
         }
     }

@@ -353,7 +353,7 @@ impl Error {
 }
 
 /// Classifies an error of a store: a refusal is permanent, an unreachable store may come back.
-fn input_kind(error: &object_store::Error) -> Kind {
+pub(crate) fn input_kind(error: &object_store::Error) -> Kind {
     use object_store::Error as E;
     match error {
         E::NotFound { .. } => Kind::NotFound,

@@ -5,7 +5,7 @@
 //! are few and stay in memory; what was added goes to a temporary file until all deletions are
 //! known.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::sync::Arc;
@@ -156,15 +156,20 @@ async fn list(job: &Job, store: &Store, report: &mut Report) -> Result<Vec<Segme
 
 /// The logs with segments of the day that are not in the store up to the day's end, as sentences.
 fn late_logs(heads: &[(u64, Head)], day: Day, keys: &[SegmentKey]) -> impl Iterator<Item = String> {
-    let late = heads.iter().filter(move |(node, head)| {
-        head.through < day.end() && keys.iter().any(|key| key.day == day && key.node == *node)
-    });
-    late.map(move |(node, head)| {
-        format!(
+    let nodes: BTreeSet<u64> =
+        keys.iter().filter(|key| key.day == day).map(|key| key.node).collect();
+    let heads: BTreeMap<u64, &Head> = heads.iter().map(|(node, head)| (*node, head)).collect();
+    nodes.into_iter().filter_map(move |node| match heads.get(&node) {
+        Some(head) if head.through >= day.end() => None,
+        Some(head) => Some(format!(
             "the log {node:016x} of {} is in the store up to {:.0}: what was added to it after that, and \
              before the end of {day}, is not in a filter that is built now",
             head.server, head.through
-        )
+        )),
+        None => Some(format!(
+            "no readable record says how much of the log {node:016x} is in the store: what is not, is not in \
+             a filter of {day} that is built now"
+        )),
     })
 }
 
@@ -318,4 +323,22 @@ impl SegmentReader {
 
 fn spilled(folder: &str, e: io::Error) -> Error {
     Error::spill(io::Error::new(e.kind(), format!("the temporary file in {folder}: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_late_until_a_record_says_that_the_day_is_in_the_store() {
+        let day: Day = "2026-11-19".parse().unwrap();
+        let filter: FilterName = "rt".parse().unwrap();
+        let keys = [SegmentKey { filter, day, node: 7, epoch: 1, first_seq: 1 }];
+        let late = |heads: &[(u64, Head)]| late_logs(heads, day, &keys).collect::<Vec<_>>();
+        let head = |through| Head { server: "vm".into(), seq: 3, through, created_ms: None };
+        assert_eq!(late(&[(7, head(day.end()))]), [""; 0]);
+        assert!(late(&[(7, head(day.minus(1).end()))])[0].contains("up to 2026-11-19T00:00:00Z"));
+        // Another log's says nothing.
+        assert!(late(&[(8, head(day.end()))])[0].contains("no readable record"));
+    }
 }

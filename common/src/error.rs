@@ -97,6 +97,16 @@ pub enum Error {
         /// What replaces it.
         remedy: Box<Remedy>,
     },
+    /// A record of the history that exists but cannot be parsed.
+    #[error(
+        "{key} cannot be read: {why}. It may say that a day was rolled back: restore it, or delete it"
+    )]
+    Event {
+        /// Its key.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A blob whose length is not what its header states.
     #[error(
         "{key} is damaged: it should have {expected} bytes and has {got}; fetch it again, and if \
@@ -413,6 +423,7 @@ impl Error {
             }
             Error::Changed { .. } => Kind::Superseded,
             Error::Record { .. }
+            | Error::Event { .. }
             | Error::Length { .. }
             | Error::Digest { .. }
             | Error::Version { .. }
@@ -449,6 +460,12 @@ impl Error {
     /// Whether the same call may succeed later without any repair.
     pub fn is_transient(&self) -> bool {
         self.kind() == Kind::Transient
+    }
+
+    /// Whether the store failed or refused: then nothing is known of what is there.
+    pub fn is_no_answer(&self) -> bool {
+        let of_store = matches!(self, Error::Store { .. } | Error::Pointers { .. });
+        of_store && self.is_transient() || matches!(self, Error::Forbidden { .. })
     }
 
     /// The same error of a blob, named by the file in which it is.

@@ -57,7 +57,10 @@ impl Follow {
         match self.to.canonicalize() {
             Ok(path) => self.to = path,
             Err(source) if self.to.is_symlink() => {
-                let doing = format!("find the file that the link {} names", self.to.display());
+                let path = self.to.display();
+                let doing = format!(
+                    "find the file that the link {path} names (remove the link, or make that file)"
+                );
                 return Err(Error::System { doing, source });
             }
             Err(_) => {}
@@ -124,7 +127,7 @@ impl Follow {
         last_followed: &mut Option<Day>,
         output: &Output,
     ) -> Result<(), Error> {
-        // Read each time: another program may have changed the file, and a damaged one is replaced.
+        // Read each time: another program may have changed the file. A damaged blob is replaced.
         let there = sound_blob(&self.to);
         if let Some(there) = there.as_ref().filter(|there| there.filter != self.filter) {
             let (path, other) = (self.to.display(), &there.filter);
@@ -142,6 +145,8 @@ impl Follow {
         let (header, filter) = store.open_blob(&target.blob).await?;
         let bytes = filter.memory();
         let (path, n_bytes) = (self.to.clone(), bytes.len() as u64);
+        // The fetch may have taken minutes.
+        check_file(&path)?;
         let written = tokio::task::block_in_place(|| atomic_file::write(&path, bytes, |_| {}));
         written.map_err(|source| {
             let doing = format!("write {} (is there space, and the right to?)", path.display());

@@ -111,7 +111,7 @@ async fn why_not_followed(
             return Some(format!("servers keep what they have: {error}"));
         }
         // The pointer is written: a failure here is no failure of the command.
-        Err(_) => return None,
+        Err(error) => return Some(format!("whether servers follow it is not known: {error}")),
     };
     match &followed.by {
         FollowedBy::Pin { .. } => Some(format!(
@@ -316,7 +316,7 @@ async fn blob_of_day(
 ) -> Result<BlobKey, Error> {
     let pointer = match store.pointer(filter, day).await {
         Ok(read) => read.state,
-        Err(error) if error.is_transient() => return Err(error.into()),
+        Err(error) if error.is_no_answer() => return Err(error.into()),
         Err(_) => RecordState::Absent,
     };
     let key = match target_of_day(day, &pointer, &store.blobs(filter, Some(day)).await?) {
@@ -336,13 +336,17 @@ async fn blob_of_day(
     if pointer_day == Some(day) {
         return Ok(key);
     }
-    match rejected(store, day, &pointer, &key, retention).await {
+    let own = format!("to use it all the same: --to {key}");
+    let rejected = rejected(store, day, &pointer, &key, retention).await;
+    let rejected = rejected.inspect_err(|_| {
+        say("note", &format!("whether {key} was rejected is not known; {own}"));
+    });
+    match rejected? {
         // A pin holds servers on what the operator has chosen.
         Some(Rejected::RolledBack(why)) if pointer_day.is_none() => {
             say("warning", &format!("{why}; the pin is to its own one"));
         }
         Some(Rejected::RolledBack(why) | Rejected::Refused(why)) => {
-            let own = format!("to use it all the same: --to {key}");
             return Err(Error::Usage(format!("{why}; {own}")));
         }
         None => {}
@@ -363,31 +367,27 @@ async fn rejected(
     pointer: &RecordState<Pointer>,
     blob: &BlobKey,
     retention: Retention,
-) -> Option<Rejected> {
+) -> Result<Option<Rejected>, StoreError> {
     match pointer.found().map(|pointer| &pointer.blob) {
-        Some(named) if named == blob => return None,
+        Some(named) if named == blob => return Ok(None),
         Some(named) => {
-            return Some(Rejected::RolledBack(format!(
+            return Ok(Some(Rejected::RolledBack(format!(
                 "{day} is rolled back itself: its pointer names the blob of {other} (--to {other})",
                 other = named.day
-            )));
+            ))));
         }
         None => {}
     }
-    let history = match store.pointer_history(&blob.filter).await {
-        Ok(history) => history,
-        Err(error) => {
-            say("warning", &format!("whether {blob} was rejected is not known: {error}"));
-            return None;
-        }
-    };
+    let history = store.pointer_history(&blob.filter).await?;
     let past = Past::of(day, &history, pointer, Day::of(Timestamp::now()), retention);
     if past.was_rejected(blob) {
-        return Some(Rejected::RolledBack(format!("{day} was rolled back from its only blob")));
+        let why = format!("{day} was rolled back from its only blob");
+        return Ok(Some(Rejected::RolledBack(why)));
     }
-    let newest = history.iter().find(|event| event.blob.as_ref() == Some(blob))?;
-    (newest.outcome == Outcome::Refused).then(|| {
+    let newest = history.iter().find(|event| event.blob.as_ref() == Some(blob));
+    let refused = newest.filter(|event| event.outcome == Outcome::Refused).map(|_| {
         let why = format!("a gate refused the only blob of {day} (see `bloomsday history`)");
         Rejected::Refused(why)
-    })
+    });
+    Ok(refused)
 }

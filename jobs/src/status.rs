@@ -176,7 +176,9 @@ async fn pointers(
     now: Timestamp,
 ) -> Result<Vec<PointerReport>, Error> {
     let mut pointers = Vec::new();
-    let history = known("changes by hand", store.pointer_history(filter).await).unwrap_or_default();
+    let history =
+        known("notes on pointers that were changed by hand", store.pointer_history(filter).await)
+            .unwrap_or_default();
     for day in store.pointer_days(filter).await?.into_iter().rev().take(MAX_LISTED) {
         let pointer = store.pointer_state(filter, day).await?;
         let by_hand = Past::of(day, &history, &pointer, Day::of(now), retention).is_by_hand();

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use crate::backend::{Backend, free_port};
+use crate::wait::until;
 
 /// A running server, which keeps its objects when it is killed. A drop kills it.
 pub struct Gcs {
@@ -53,13 +54,18 @@ impl Gcs {
         }
     }
 
-    /// Answers so many requests with 503 in its place, as a server that has too many of them, and
-    /// starts it again.
-    pub fn throttle(&mut self, requests: usize) {
+    /// Kills it, calls `begin`, answers so many requests with 503, as a server with too many of
+    /// them, and starts it again.
+    pub fn throttle(&mut self, requests: usize, begin: impl FnOnce()) {
         self.kill();
         let listener = TcpListener::bind(("127.0.0.1", self.port)).expect("its port is free");
-        for _ in 0..requests {
-            let (stream, _) = listener.accept().expect("a connection");
+        listener.set_nonblocking(true).expect("a listener can wait for a while only");
+        begin();
+        for n in 0..requests {
+            let stream = until(&format!("request {n} comes"), || {
+                listener.accept().ok().map(|(stream, _)| stream)
+            });
+            stream.set_nonblocking(false).expect("a stream can wait");
             let mut lines = BufReader::new(&stream).lines();
             let blank = |line: &io::Result<String>| line.as_ref().is_ok_and(String::is_empty);
             assert!(lines.any(|line| blank(&line)), "a request");

@@ -3,6 +3,7 @@
 use std::path::Component;
 use std::sync::Arc;
 
+use bloomsday_common::error::Kind;
 use bloomsday_common::redact::{redact_url, single_line};
 use bloomsday_common::store::{Location, open_objects};
 use object_store::path::Path;
@@ -11,7 +12,7 @@ use object_store::{ObjectMeta, ObjectStoreExt};
 use super::input::InputFile;
 use super::limits::MAX_NAME_CHARS;
 use super::listing::{Listing, PassedOver};
-use super::objects::{below, input_error, is_absent, means_absent};
+use super::objects::{below, input_error, is_absent, may_come_back, means_absent};
 use super::pattern::InputPattern;
 use super::walk;
 use crate::error::Error;
@@ -109,6 +110,7 @@ pub(super) async fn at_path(input: &str, marker: Option<&str>) -> Result<Found, 
         None => (Found::of(location.clone(), input, list(&location, listing).await?), None),
         Some(Ok(meta)) => match list(&location, listing).await {
             Ok(listing) => (Found::of(location.clone(), input, listing), Some(one(meta))),
+            Err(error) if error.kind() == Kind::Transient => return Err(error),
             Err(error) => {
                 let what = format!(
                     "cannot list a folder with the name of the object {}: {error}",
@@ -123,7 +125,7 @@ pub(super) async fn at_path(input: &str, marker: Option<&str>) -> Result<Found, 
             let found = list(&location, listing).await;
             let found = found.map(|listing| Found::of(location.clone(), input, listing));
             match found {
-                Ok(found) if !found.files.is_empty() => (found, None),
+                Ok(found) if !found.files.is_empty() && !may_come_back(&source) => (found, None),
                 _ if !is_absent(&source) => {
                     return Err(input_error("look for", &location, source));
                 }

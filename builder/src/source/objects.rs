@@ -1,10 +1,11 @@
 //! Paths and objects of a store: helpers that several files of this module use.
 
+use bloomsday_common::error::Kind;
 use bloomsday_common::store::Location;
 use jiff::Timestamp;
 use object_store::ObjectMeta;
 
-use crate::error::Error;
+use crate::error::{Error, input_kind};
 
 /// Whether an error says that nothing is there. A local path through a file counts, too.
 pub(super) fn is_absent(error: &object_store::Error) -> bool {
@@ -19,6 +20,11 @@ pub(super) fn is_absent(error: &object_store::Error) -> bool {
         next = error.source();
     }
     false
+}
+
+/// Whether the same call may succeed later: then nothing is known of what is there.
+pub(super) fn may_come_back(error: &object_store::Error) -> bool {
+    !is_absent(error) && input_kind(error) == Kind::Transient
 }
 
 pub(super) fn means_absent(error: &std::io::Error) -> bool {

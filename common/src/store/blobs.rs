@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use object_store::WriteMultipart;
+use object_store::{ObjectMeta, WriteMultipart};
 
 use super::Store;
 use super::objects::{Objects, uploaded};
@@ -98,8 +98,10 @@ impl Store {
         let way = if bytes <= TRANSFER_BYTES as u64 {
             UploadKind::Whole(Vec::with_capacity(bytes as usize))
         } else {
+            let before = self.objects.head(key).await.ok().map(|there| version_of(&there));
             let upload = self.objects.put_multipart(key).await?;
-            UploadKind::Parts(WriteMultipart::new_with_chunk_size(upload, upload_part_bytes(bytes)))
+            let parts = WriteMultipart::new_with_chunk_size(upload, upload_part_bytes(bytes));
+            UploadKind::Parts { parts, before }
         };
         Ok(Upload { objects: self.objects.clone(), key: key.to_owned(), bytes, sent: 0, way })
     }
@@ -118,7 +120,18 @@ pub struct Upload {
 enum UploadKind {
     /// A small object, which is uploaded at the end.
     Whole(Vec<u8>),
-    Parts(WriteMultipart),
+    Parts {
+        parts: WriteMultipart,
+        /// The object that was there before, if there was one.
+        before: Option<Version>,
+    },
+}
+
+/// What tells an upload of an object from another one.
+type Version = (Timestamp, Option<String>);
+
+fn version_of(object: &ObjectMeta) -> Version {
+    (uploaded(object), object.e_tag.clone())
 }
 
 impl Upload {
@@ -131,22 +144,22 @@ impl Upload {
         for chunk in bytes.chunks(TRANSFER_BYTES) {
             match &mut self.way {
                 UploadKind::Whole(whole) => whole.extend_from_slice(chunk),
-                UploadKind::Parts(upload) => {
-                    let capacity = upload.wait_for_capacity(MAX_CONCURRENT_TRANSFERS).await;
+                UploadKind::Parts { parts, .. } => {
+                    let capacity = parts.wait_for_capacity(MAX_CONCURRENT_TRANSFERS).await;
                     capacity.map_err(|e| self.objects.error("write", &self.key, e))?;
-                    upload.write(chunk);
+                    parts.write(chunk);
                     crash_point("part-uploaded");
                 }
             }
             self.sent += chunk.len() as u64;
-            if let UploadKind::Parts(_) = self.way {
+            if let UploadKind::Parts { .. } = self.way {
                 progress(self.sent);
             }
         }
         Ok(())
     }
 
-    /// Completes the object. Read it back: an older one of this size may be there in its place.
+    /// Completes the object.
     ///
     /// # Errors
     /// The store's.
@@ -158,12 +171,14 @@ impl Upload {
         assert_eq!(sent, bytes, "an upload is complete");
         match way {
             UploadKind::Whole(whole) => objects.put(&key, Bytes::from(whole)).await,
-            UploadKind::Parts(upload) => {
-                let Err(error) = upload.finish().await else { return Ok(()) };
-                // The answer to a request that completed it was lost: the client's own retry then
-                // finds no upload.
+            UploadKind::Parts { parts, before } => {
+                let Err(error) = parts.finish().await else { return Ok(()) };
+                // The answer to a request that completed it may be lost: the client's own retry
+                // then finds no upload.
                 match objects.head(&key).await {
-                    Ok(there) if there.size == bytes => Ok(()),
+                    Ok(there) if there.size == bytes && before != Some(version_of(&there)) => {
+                        Ok(())
+                    }
                     _ => Err(objects.error("write", &key, error)),
                 }
             }
@@ -172,8 +187,8 @@ impl Upload {
 
     /// Gives up, and removes what was sent. An error of that is not worth more than the one before.
     pub async fn abort(self) {
-        if let UploadKind::Parts(upload) = self.way {
-            let _ = upload.abort().await;
+        if let UploadKind::Parts { parts, .. } = self.way {
+            let _ = parts.abort().await;
         }
     }
 }

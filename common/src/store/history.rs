@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::key::{self, FilterName};
 use crate::pointer::{EventKind, HistoryEvent};
 use crate::protocol::RecordState;
+use crate::redact::sanitize;
 
 /// How many records of a history are read; older ones are left out.
 const MAX_HISTORY: usize = 1000;
@@ -53,10 +54,15 @@ impl Store {
     /// Pins and prunes, of which there may be many, push none of them out.
     ///
     /// # Errors
+    /// [`Error::Event`] for a record that cannot be read: without it a rollback could be undone.
     /// The store's.
     pub async fn pointer_history(&self, filter: &FilterName) -> Result<Vec<HistoryEvent>, Error> {
         let changes = |name: &str| POINTER_EVENTS.iter().any(|kind| is_of(name, *kind));
-        Ok(self.read_history(filter, MAX_HISTORY, changes).await?.events)
+        let history = self.read_history(filter, MAX_HISTORY, changes).await?;
+        match history.unreadable.into_iter().next() {
+            Some((key, why)) => Err(Error::Event { key, why: sanitize(&why) }),
+            None => Ok(history.events),
+        }
     }
 
     /// As [`Store::history`], with what cannot be read.

@@ -54,7 +54,8 @@ impl Store {
         store(address, IfMissing::Wait)
     }
 
-    /// Opens a store for writing: as [`Store::open`], but makes a local folder that does not exist.
+    /// Opens a store for a build: as [`Store::open`], but makes a local folder that does not exist,
+    /// and over a network a failed call is retried for half a minute, not for a second.
     ///
     /// ```
     /// use bloomsday_common::store::Store;
@@ -81,7 +82,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`], except [`Error::NoStore`].
     pub fn preview(address: &str) -> Result<Store, Error> {
-        match Store::open(address) {
+        match store(address, IfMissing::Preview) {
             Err(Error::NoStore { path }) => {
                 Ok(Store::over(Arc::new(object_store::memory::InMemory::new()), &path))
             }
@@ -94,7 +95,7 @@ impl Store {
 #[derive(Clone, Copy)]
 #[cfg_attr(
     not(any(feature = "aws", feature = "azure", feature = "gcp", feature = "http-store")),
-    expect(dead_code, reason = "local files need no retries, and HDFS has its own pauses")
+    expect(dead_code, reason = "only clients of HTTP have a pause that grows")
 )]
 struct Retries {
     max: usize,
@@ -103,7 +104,7 @@ struct Retries {
 }
 
 impl Retries {
-    /// For a second: who waits for the answer, or polls again by itself.
+    /// For a second: somebody waits for the answer, or the caller polls again anyway.
     const FEW: Retries = Retries { max: 4, growth: 2.0 };
     /// For half a minute: a build does not lose its work to a store that restarts, or that asks for
     /// fewer requests.
@@ -140,11 +141,14 @@ enum IfMissing {
     Make,
     /// It may come later.
     Wait,
+    /// As `Refuse`, for a build that writes nothing.
+    Preview,
 }
 
 fn store(address: &str, if_missing: IfMissing) -> Result<Store, Error> {
     let Some(folder) = local_path(address)? else {
-        let retries = if if_missing == IfMissing::Make { Retries::MANY } else { Retries::FEW };
+        let is_of_build = matches!(if_missing, IfMissing::Make | IfMissing::Preview);
+        let retries = if is_of_build { Retries::MANY } else { Retries::FEW };
         let location = open(address, retries)?;
         let name = location.name.trim_end_matches('/');
         let objects = Objects::new(location.objects, location.path, name, location.read_only)

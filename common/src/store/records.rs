@@ -41,20 +41,29 @@ pub(super) trait RecordStore: Send + Sync {
 }
 
 /// Reads and parses a record. An absent or unreadable one is a state, not an error.
+///
+/// One that cannot be parsed is read twice: it may have been damaged on its way, and decisions
+/// differ between a record that is damaged and one that is sound.
 pub(super) async fn read<T>(
     records: &dyn RecordStore,
     key: &str,
-    parse: impl FnOnce(&[u8]) -> Result<T, String>,
+    parse: impl Fn(&[u8]) -> Result<T, String>,
 ) -> Result<Versioned<T>, Error> {
-    let version = records.read(key).await?;
-    let state = match version.bytes() {
-        None => RecordState::Absent,
-        Some(bytes) => match parse(bytes) {
-            Ok(record) => RecordState::Found(record),
-            Err(why) => RecordState::Unreadable(why),
-        },
+    let parsed = |version: Precondition| {
+        let state = match version.bytes() {
+            None => RecordState::Absent,
+            Some(bytes) => match parse(bytes) {
+                Ok(record) => RecordState::Found(record),
+                Err(why) => RecordState::Unreadable(why),
+            },
+        };
+        Versioned { state, version }
     };
-    Ok(Versioned { state, version })
+    let first = parsed(records.read(key).await?);
+    match first.state {
+        RecordState::Unreadable(_) => Ok(parsed(records.read(key).await?)),
+        _ => Ok(first),
+    }
 }
 
 /// The bytes of a record that is to be written at `key`.

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 /// The most servers that are named, and the most blobs that are counted.
 const MAX_NAMED: usize = 30;
 
-/// How many servers answer from which blob, how many of them from that of `digest`, and some by
-/// name: first those whose blob the fewest have, also when this server is one of them.
+/// How many servers answer from which blob, and up to [`MAX_NAMED`] servers by name, those of the
+/// rarest blob first. `same` counts those with `digest`.
 pub(super) fn summary(fleet: &Servers, digest: Option<Digest>) -> Value {
     let mut by_blob: BTreeMap<_, usize> = BTreeMap::new();
     for beat in &fleet.servers {

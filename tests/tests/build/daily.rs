@@ -1,5 +1,8 @@
 //! The daily loop, on every kind of store: build, publish, status, history, repoint, pin.
 
+use std::fs;
+use std::path::Path;
+
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::publisher::Publisher;
@@ -260,4 +263,29 @@ fn the_demo_runs_every_step() {
     // third day; the new one after the rollback.
     let contains: Vec<bool> = lines.iter().filter_map(|line| line["contains"].as_bool()).collect();
     assert_eq!(contains, [true, false, false, true, true, true, true, false], "{said}");
+}
+
+#[test]
+fn a_history_that_cannot_be_read_undoes_no_rollback() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
+    let build = Publisher::days_ago(&backend, 0).users(0..1_100);
+    build.publish();
+    let (folder, day) = (Path::new(&backend.store).join("rt"), today());
+    let today = day.to_string();
+    fs::remove_file(folder.join("pointers").join(&today)).unwrap();
+    build.run().expect(5);
+    let records = fs::read_dir(folder.join("history")).unwrap().map(|file| file.unwrap().path());
+    let built = records.filter(|path| fs::read_to_string(path).unwrap().contains(&today)).max();
+    fs::write(built.unwrap(), "{\"at\":").unwrap();
+    build.run().expect(7).complains(&[
+        "rt/history/",
+        "was rolled back",
+        "restore it, or delete it",
+    ]);
+    assert!(!folder.join("pointers").join(&today).exists());
+    // It can be rolled back all the same.
+    let yesterday = day.minus(1).to_string();
+    let repoint = ["repoint", "rt", &today, "--to", &yesterday];
+    backend.bloomsday(&repoint).run().expect(0);
 }

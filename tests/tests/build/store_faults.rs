@@ -308,6 +308,28 @@ fn a_day_unlike_the_one_before_is_not_published_because_the_store_fails() {
 }
 
 #[test]
+fn an_upload_that_is_not_completed_is_an_error_although_an_older_copy_is_there() {
+    let made = TestBlob::of(today(), Layout::Blocked, 0..10_000_000);
+    let encoded = made.encoded();
+    let faulty = FaultyStore::default();
+    let store = faulty.store();
+    block_on(async {
+        store.put_blob(&encoded, &|_| {}).await.unwrap();
+        let mut completed = false;
+        for at in 0..8 {
+            faulty.set_fault_of("/blobs/", Fault::Down, at, 1);
+            let put = store.put_blob(&encoded, &|_| {}).await;
+            let befell = faulty.clear_fault();
+            if befell.iter().any(|call| call.starts_with("Complete")) {
+                completed = true;
+                assert!(put.is_err(), "{befell:?}");
+            }
+        }
+        assert!(completed, "no completion failed");
+    });
+}
+
+#[test]
 fn an_upload_in_parts_that_goes_wrong_anywhere_is_never_pointed_at() {
     let campaign = Campaign::new("a store that lies, to an upload in parts");
     let made = TestBlob::of(today(), Layout::Blocked, 0..10_000_000);

@@ -58,10 +58,7 @@ fn a_build_is_patient_with_a_server_that_has_too_many_requests() {
     let backend = gcs.backend("ads");
     Publisher::days_ago(&backend, 1).users(0..1_000).publish();
     let build = Publisher::days_ago(&backend, 0).users(0..1_100);
-    let (code, said) = with_fault_at("uploaded", build.prepare(), |go_on| {
-        go_on();
-        gcs.throttle(6);
-    });
+    let (code, said) = with_fault_at("uploaded", build.prepare(), |go_on| gcs.throttle(6, go_on));
     assert_eq!(code, Some(0), "{said}");
     query(&backend, 1_099).expect(0);
 }

@@ -26,6 +26,7 @@ use bloomsday_common::live::segment::Frames;
 use bloomsday_common::store::{HeadNow, Store};
 use bytes::Bytes;
 use futures::StreamExt;
+use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -330,9 +331,15 @@ impl LogFollower {
             {
                 continue;
             }
-            let until = *self.days().end();
+            let (since, until) = self.days().into_inner();
             let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
             log.is_listed = true;
+            // The segment with the last frame is of a day that was listed: it must be there.
+            let made = log.head.as_ref().and_then(|head| head.created_ms);
+            let made = made.and_then(|ms| Timestamp::from_millisecond(ms.try_into().ok()?).ok());
+            if log.frames.next().is_none() && made.is_some_and(|made| Day::of(made) > since) {
+                return Err(FollowError::Missing { node, first: last, last });
+            }
             // All that there is, is older than what is followed.
             log.frames.begin_at(last.saturating_add(1), until);
             let end = log.frames.end(last, until).filter(|_| !log.frames.is_end_unknown());

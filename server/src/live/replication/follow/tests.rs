@@ -254,6 +254,23 @@ async fn a_head_that_was_wrong_once_stops_a_follower_for_a_while_only() {
     assert_eq!(lost(&follower, log.last()), [0; 0]);
 }
 
+#[tokio::test]
+async fn a_listing_without_a_segment_that_the_head_speaks_of_is_no_end_of_the_log() {
+    let folder = TempDir::new().unwrap();
+    let (mut log, mut follower) = log_and_follower(&folder);
+    log.ship().await;
+    let (last, made) = (log.last(), ms_of(log.now));
+    let head = Head { server: "vm".into(), seq: last, through: log.now, created_ms: Some(made) };
+    log.store.put_head(&log.filter, NODE, &head).await.unwrap();
+    log.delete(&log.key(0, 1));
+    let why = follower.round().await.map(drop).unwrap_err().to_string();
+    assert!(why.contains(&format!("frames {last} to {last}")), "{why}");
+    log.write(0, 1, 1).await;
+    follower.list_due = Instant::now();
+    assert!(follower.round().await.is_ok());
+    assert_eq!(lost(&follower, last), [0; 0]);
+}
+
 proptest! {
     #[test]
     fn a_round_that_succeeds_has_all_and_one_after_the_log_is_whole_again_succeeds(
