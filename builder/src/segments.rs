@@ -76,7 +76,7 @@ pub(crate) async fn gather<H: IdHash>(
 ) -> Result<(), Error> {
     check_job(&job.inputs, job.layout)?;
     let keys = list(job, store, report).await?;
-    let heads = store.heads(&job.filter).await?;
+    let heads = heads_of(store, &job.filter, &keys).await?;
     late_logs(&heads, job.day, &keys).for_each(|log| report.warn(log));
     silent_logs(&heads, job.day, &keys).for_each(|log| report.warn(log));
     let mut read = SegmentReader::begin(job)?;
@@ -152,6 +152,21 @@ async fn list(job: &Job, store: &Store, report: &mut Report) -> Result<Vec<Segme
     report.segments = keys.len() as u64;
     report.window_missing = missing;
     Ok(keys)
+}
+
+/// The heads of a filter's logs, with those of all logs that have one of these segments.
+async fn heads_of(
+    store: &Store,
+    filter: &FilterName,
+    keys: &[SegmentKey],
+) -> Result<Vec<(u64, Head)>, Error> {
+    let mut heads = store.heads(filter).await?;
+    let listed: BTreeSet<u64> = heads.iter().map(|(node, _)| *node).collect();
+    let nodes: BTreeSet<u64> = keys.iter().map(|key| key.node).collect();
+    for node in nodes.difference(&listed) {
+        heads.extend(store.head_of(filter, *node).await?.map(|head| (*node, head)));
+    }
+    Ok(heads)
 }
 
 /// The logs with segments of the day that are not in the store up to the day's end, as sentences.

@@ -99,7 +99,7 @@ pub enum Error {
     },
     /// A record of the history that exists but cannot be parsed.
     #[error(
-        "{key} cannot be read: {why}. It may say that a day was rolled back: restore it, or delete it"
+        "{key} cannot be read: {why}. A rollback may hang on it: restore it (or upgrade, if a newer version wrote it)"
     )]
     Event {
         /// Its key.
@@ -464,8 +464,8 @@ impl Error {
 
     /// Whether the store failed or refused: then nothing is known of what is there.
     pub fn is_no_answer(&self) -> bool {
-        let of_store = matches!(self, Error::Store { .. } | Error::Pointers { .. });
-        of_store && self.is_transient() || matches!(self, Error::Forbidden { .. })
+        let is_refusal = matches!(self, Error::Forbidden { .. } | Error::Pointers { .. });
+        is_refusal || matches!(self, Error::Store { .. }) && self.is_transient()
     }
 
     /// The same error of a blob, named by the file in which it is.

@@ -22,9 +22,12 @@ pub(super) fn is_absent(error: &object_store::Error) -> bool {
     false
 }
 
-/// Whether the same call may succeed later: then nothing is known of what is there.
+/// Whether the same call may succeed later: then nothing is known of what is there. Some gateways
+/// refuse a HEAD of a folder's name for good, with a status that says nothing more.
 pub(super) fn may_come_back(error: &object_store::Error) -> bool {
-    !is_absent(error) && input_kind(error) == Kind::Transient
+    let text = error.to_string();
+    let is_refusal = text.contains("status code: 400") || text.contains("status code: 405");
+    !is_absent(error) && !is_refusal && input_kind(error) == Kind::Transient
 }
 
 pub(super) fn means_absent(error: &std::io::Error) -> bool {

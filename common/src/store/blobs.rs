@@ -98,7 +98,10 @@ impl Store {
         let way = if bytes <= TRANSFER_BYTES as u64 {
             UploadKind::Whole(Vec::with_capacity(bytes as usize))
         } else {
-            let before = self.objects.head(key).await.ok().map(|there| version_of(&there));
+            let before = match self.objects.head(key).await {
+                Err(Error::NotFound { .. }) => None,
+                there => Some(version_of(&there?)),
+            };
             let upload = self.objects.put_multipart(key).await?;
             let parts = WriteMultipart::new_with_chunk_size(upload, upload_part_bytes(bytes));
             UploadKind::Parts { parts, before }

@@ -94,7 +94,8 @@ impl Store {
     ) -> Result<HistoryRecords, Error> {
         let folder = key::histories(filter);
         let mut names = self.objects.names(&folder).await?;
-        names.retain(|name| name.ends_with(".json") && wanted(name));
+        // Some file systems add files of their own, which begin with a dot.
+        names.retain(|name| !name.starts_with('.') && name.ends_with(".json") && wanted(name));
         names.sort_unstable_by(|a, b| b.cmp(a));
         names.truncate(max.min(MAX_HISTORY));
         let mut records = futures::stream::iter(names)

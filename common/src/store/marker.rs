@@ -165,6 +165,10 @@ impl Store {
             matches!(event.kind, EventKind::Build | EventKind::Repoint)
                 && matches!(event.outcome, Outcome::Published | Outcome::Unchanged)
         };
-        Ok(!self.pointer_history(filter).await?.iter().any(moved))
+        match self.pointer_history(filter).await {
+            // What it says is not known, and a repoint must be possible.
+            Err(Error::Event { .. }) => Ok(false),
+            history => Ok(!history?.iter().any(moved)),
+        }
     }
 }

@@ -63,7 +63,7 @@ fn a_lost_history_leaves_the_gates_on_with_a_warning() {
         fs::write(file.unwrap().path(), "{").unwrap();
     }
     // What they say is not known, and it may be a rollback.
-    build(&backend, 0, 10).expect(7).complains(&["rt/history/", "restore it, or delete it"]);
+    build(&backend, 0, 10).expect(7).complains(&["rt/history/", "restore it"]);
     // Nothing is hidden from who looks for what happened.
     let seen = backend.bloomsday(&["history", "rt"]).run().expect(0);
     seen.complains(&["warning: rt/history/", "cannot be read and is left out"]);

@@ -273,7 +273,10 @@ def _interruptible(session: SparkSession, job: Callable[[], T]) -> T:
 
     try:
         # Not in this thread: an interrupted call would leave the connection to Spark as it is.
-        threading.Thread(target=run, daemon=True).start()
+        try:
+            threading.Thread(target=run, daemon=True).start()
+        except RuntimeError as error:
+            done.set_exception(error)
         return done.result()
     except BaseException:
         # Again and again: what is cancelled before Spark has begun it begins all the same.

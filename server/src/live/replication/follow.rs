@@ -26,7 +26,6 @@ use bloomsday_common::live::segment::Frames;
 use bloomsday_common::store::{HeadNow, Store};
 use bytes::Bytes;
 use futures::StreamExt;
-use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -334,10 +333,10 @@ impl LogFollower {
             let (since, until) = self.days().into_inner();
             let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
             log.is_listed = true;
-            // The segment with the last frame is of a day that was listed: it must be there.
-            let made = log.head.as_ref().and_then(|head| head.created_ms);
-            let made = made.and_then(|ms| Timestamp::from_millisecond(ms.try_into().ok()?).ok());
-            if log.frames.next().is_none() && made.is_some_and(|made| Day::of(made) > since) {
+            // A frame is not older than its segment: one of the days that were listed must have it.
+            let made = log.head.as_ref().and_then(|head| head.created_ms).map(Day::at_unix_ms);
+            let is_recent = made.is_some_and(|made| made > since && made <= until);
+            if log.frames.next().is_none() && is_recent {
                 return Err(FollowError::Missing { node, first: last, last });
             }
             // All that there is, is older than what is followed.
