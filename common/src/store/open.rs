@@ -27,7 +27,7 @@ impl Store {
     /// [`Error::StoreUrl`] for an invalid address, or a kind of store that was not compiled in;
     /// [`Error::NoStore`] for a local folder that does not exist.
     pub fn open(address: &str) -> Result<Store, Error> {
-        store(address, IfMissing::Refuse)
+        store(address, IfMissing::Refuse, Retries::FEW)
     }
 
     /// Opens a store that was there before: as [`Store::open`], but a local folder may be missing
@@ -51,7 +51,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`], except [`Error::NoStore`].
     pub fn open_unmounted(address: &str) -> Result<Store, Error> {
-        store(address, IfMissing::Wait)
+        store(address, IfMissing::Wait, Retries::FEW)
     }
 
     /// Opens a store for a build: as [`Store::open`], but makes a local folder that does not exist,
@@ -73,16 +73,16 @@ impl Store {
     /// # Errors
     /// As [`Store::open`], and [`Error::File`] when the folder cannot be made.
     pub fn create(address: &str) -> Result<Store, Error> {
-        store(address, IfMissing::Make)
+        store(address, IfMissing::Make, Retries::MANY)
     }
 
-    /// Opens a store for reading, perhaps before its first build: as [`Store::open`], but a local
-    /// folder that does not exist reads as an empty store.
+    /// Opens a store for a build that writes nothing, perhaps the first one: as [`Store::create`],
+    /// but a local folder that does not exist reads as an empty store.
     ///
     /// # Errors
     /// As [`Store::open`], except [`Error::NoStore`].
     pub fn preview(address: &str) -> Result<Store, Error> {
-        match store(address, IfMissing::Preview) {
+        match store(address, IfMissing::Refuse, Retries::MANY) {
             Err(Error::NoStore { path }) => {
                 Ok(Store::over(Arc::new(object_store::memory::InMemory::new()), &path))
             }
@@ -141,14 +141,10 @@ enum IfMissing {
     Make,
     /// It may come later.
     Wait,
-    /// As `Refuse`, for a build that writes nothing.
-    Preview,
 }
 
-fn store(address: &str, if_missing: IfMissing) -> Result<Store, Error> {
+fn store(address: &str, if_missing: IfMissing, retries: Retries) -> Result<Store, Error> {
     let Some(folder) = local_path(address)? else {
-        let is_of_build = matches!(if_missing, IfMissing::Make | IfMissing::Preview);
-        let retries = if is_of_build { Retries::MANY } else { Retries::FEW };
         let location = open(address, retries)?;
         let name = location.name.trim_end_matches('/');
         let objects = Objects::new(location.objects, location.path, name, location.read_only)
