@@ -67,8 +67,8 @@ impl From<Error> for CompareError {
 /// Cost: a listing of the pointers, and a pointer and a `compare` for each day that is tried.
 ///
 /// # Errors
-/// The store's when it cannot list the pointers; and the first one of a day that may have a sound
-/// filter, when none of the days that were tried can be compared.
+/// The store's: when it cannot list the pointers, or when it failed for a day and no other day
+/// could be compared.
 pub(crate) async fn with_newest(
     job: &Job,
     store: &Store,

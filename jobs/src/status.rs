@@ -163,7 +163,7 @@ async fn report(
     })
 }
 
-/// What the store says, or a warning: in an outage the pointers are shown all the same.
+/// What the store says, or `None` and a warning: in an outage the pointers are reported, too.
 fn known<T>(what: &str, read: Result<T, StoreError>) -> Option<T> {
     read.map_err(|error| tracing::warn!("the report is without the {what}: {error}")).ok()
 }
