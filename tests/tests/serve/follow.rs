@@ -163,7 +163,10 @@ fn what_somebody_puts_in_place_of_the_file_stays() {
     let file = folder.path().join("rt.bloom");
     let follower = Follower::start(&backend, &file);
     assert_eq!(follower.next_blob(), old);
-    fs::write(&file, "notes").unwrap();
+    // In one step: a file that is still empty may be replaced.
+    let notes = folder.path().join("notes");
+    fs::write(&notes, "notes").unwrap();
+    fs::rename(&notes, &file).unwrap();
     let new = build(&backend, 0, 1_100);
     let moved = folder.path().join("moved");
     // It follows again only when its place is free.
