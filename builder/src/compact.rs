@@ -30,7 +30,8 @@ pub struct LiveHashes {
 /// Cost: as a build, without the filter.
 ///
 /// # Errors
-/// [`Error::NoSegments`], [`Error::Segment`]; the store's; the system's for the temporary file.
+/// [`Error::NoSegments`], [`Error::Segment`], [`Error::MissingSegments`]; the store's; the system's
+/// for the temporary file.
 pub async fn compact(
     job: &Job,
     store: &Store,

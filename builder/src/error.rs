@@ -154,11 +154,26 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// Segments of live IDs that the store does not have.
+    #[error(
+        "segments of `{filter}` are missing in the store, in {gaps} places: {logs}. If the server still has its log: \
+         stop it, delete its record in the folder `live/heads`, and start it: it writes them again. If not, build \
+         without them: {}",
+        Remedy::AllowMissingInput
+    )]
+    MissingSegments {
+        /// The filter.
+        filter: String,
+        /// How many gaps there are.
+        gaps: usize,
+        /// The first of them, with their logs.
+        logs: String,
+    },
     /// Earlier days of a window without input.
     #[error(
         "of the {of} days up to {day}, {missing} have no input: {days}; add their files, or build \
          without them: {}",
-        Remedy::AllowMissingDays
+        Remedy::AllowMissingInput
     )]
     NoDays {
         /// The day of the job.
@@ -315,7 +330,7 @@ impl Error {
             Error::Common(error) => error.remedy(),
             Error::TooLarge { .. } => Some(Remedy::LargerFpp),
             Error::Spill { .. } => Some(Remedy::OtherMemory),
-            Error::NoDays { .. } => Some(Remedy::AllowMissingDays),
+            Error::NoDays { .. } | Error::MissingSegments { .. } => Some(Remedy::AllowMissingInput),
             Error::OverBudget { .. } => Some(Remedy::MoreMemory),
             _ => None,
         }
@@ -325,9 +340,10 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Error::Common(error) => error.kind(),
-            Error::NoFiles { .. } | Error::NoDays { .. } | Error::NoSegments { .. } => {
-                Kind::NotFound
-            }
+            Error::NoFiles { .. }
+            | Error::NoDays { .. }
+            | Error::NoSegments { .. }
+            | Error::MissingSegments { .. } => Kind::NotFound,
             Error::NotAFile { .. } => Kind::Failed,
             Error::Glob { .. }
             | Error::LiveInput { .. }

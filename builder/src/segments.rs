@@ -3,7 +3,9 @@
 //!
 //! An ID is in the day's filter if its newest change, over all logs, is not a deletion. Deletions
 //! are few and stay in memory; what was added goes to a temporary file until all deletions are
-//! known.
+//! known. A segment that is missing shows in the numbers of the frames: [`gaps`].
+
+mod gaps;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -26,6 +28,7 @@ use crate::job::{Job, Progress};
 use crate::partition::{PartitionWriter, Partitions};
 use crate::report::Report;
 use crate::scan;
+use gaps::{Gap, MAX_CONCURRENT_FETCHES, ReadFrames};
 
 /// The most segments of a build: those of 46 days with one each second.
 pub const MAX_SEGMENTS: usize = 4_000_000;
@@ -34,12 +37,12 @@ pub const MAX_DELETED: usize = 16_000_000;
 /// The column of a file with hashes instead of IDs: unsigned integers of 64 bits, as the layout
 /// `blocked` hashes IDs. A build of this column takes them as they are.
 pub const HASH_COLUMN: &str = "bloomsday_hash";
-/// How many segments are fetched at the same time.
-const MAX_CONCURRENT_FETCHES: usize = 16;
 /// A server without adds writes its head at least this often.
 const IDLE: SignedDuration = SignedDuration::from_secs(60);
 /// The most days without segments that an error names.
 const MAX_NAMED_DAYS: usize = 20;
+/// The most gaps that an error or a report names.
+const MAX_NAMED_GAPS: usize = 20;
 
 /// Whether all that was added on a day is in the store.
 ///
@@ -75,8 +78,10 @@ pub(crate) async fn gather<H: IdHash>(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(), Error> {
     check_job(&job.inputs, job.layout)?;
+    // Before the segments: what a head says is in the store, this build then finds there.
+    let mut heads = store.heads(&job.filter).await?;
     let keys = list(job, store, report).await?;
-    let heads = heads_of(store, &job.filter, &keys).await?;
+    add_unlisted_heads(store, &job.filter, &keys, &mut heads).await?;
     late_logs(&heads, job.day, &keys).for_each(|log| report.warn(log));
     silent_logs(&heads, job.day, &keys).for_each(|log| report.warn(log));
     let mut read = SegmentReader::begin(job)?;
@@ -90,6 +95,9 @@ pub(crate) async fn gather<H: IdHash>(
         (done.rows_done, done.bytes_done) = (read.rows, done.bytes_done + bytes.len() as u64);
         progress(Progress::Scan(done));
     }
+    let frames = std::mem::take(&mut read.frames_of_logs);
+    let missing = frames.missing(store, &job.filter, first_day(job)..=job.day, &heads).await?;
+    judge_gaps(job, &missing, &heads, report)?;
     report.rows = read.rows;
     read.finish(PartitionWriter::new(partitions.clone()))
 }
@@ -119,6 +127,10 @@ pub(crate) fn check_hash_column(job: &Job) -> Result<(), Error> {
     Err(Error::LiveInput { why })
 }
 
+fn first_day(job: &Job) -> Day {
+    job.window.days_up_to(job.day).min().unwrap_or(job.day)
+}
+
 /// The segments of all days of the window, oldest day first.
 async fn list(job: &Job, store: &Store, report: &mut Report) -> Result<Vec<SegmentKey>, Error> {
     let mut days: Vec<Day> = job.window.days_up_to(job.day).collect();
@@ -144,7 +156,7 @@ async fn list(job: &Job, store: &Store, report: &mut Report) -> Result<Vec<Segme
     if missing.contains(&job.day) {
         return Err(Error::NoSegments { filter: job.filter.to_string(), day: job.day });
     }
-    if !missing.is_empty() && !job.window.may_lack_days {
+    if !missing.is_empty() && !job.window.may_lack_input {
         let days: Vec<String> = missing.iter().take(MAX_NAMED_DAYS).map(Day::to_string).collect();
         let (day, of, missing) = (job.day, job.window.days, missing.len());
         return Err(Error::NoDays { day, of, missing, days: days.join(", ") });
@@ -154,19 +166,42 @@ async fn list(job: &Job, store: &Store, report: &mut Report) -> Result<Vec<Segme
     Ok(keys)
 }
 
-/// The heads of a filter's logs, with those of all logs that have one of these segments.
-async fn heads_of(
+/// Adds the heads of logs that have one of these segments, and that a listing of heads left out.
+async fn add_unlisted_heads(
     store: &Store,
     filter: &FilterName,
     keys: &[SegmentKey],
-) -> Result<Vec<(u64, Head)>, Error> {
-    let mut heads = store.heads(filter).await?;
+    heads: &mut Vec<(u64, Head)>,
+) -> Result<(), Error> {
     let listed: BTreeSet<u64> = heads.iter().map(|(node, _)| *node).collect();
     let nodes: BTreeSet<u64> = keys.iter().map(|key| key.node).collect();
     for node in nodes.difference(&listed) {
         heads.extend(store.head_of(filter, *node).await?.map(|head| (*node, head)));
     }
-    Ok(heads)
+    Ok(())
+}
+
+/// Refuses to build without the frames that are missing, or warns if the job allows that.
+fn judge_gaps(
+    job: &Job,
+    gaps: &[Gap],
+    heads: &[(u64, Head)],
+    report: &mut Report,
+) -> Result<(), Error> {
+    if gaps.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> = gaps.iter().take(MAX_NAMED_GAPS).map(|gap| gap.named(heads)).collect();
+    let logs = named.join("; ");
+    if !job.window.may_lack_input {
+        return Err(Error::MissingSegments {
+            filter: job.filter.to_string(),
+            gaps: gaps.len(),
+            logs,
+        });
+    }
+    report.warn(format!("the filter has nothing of {} missing segments: {logs}", gaps.len()));
+    Ok(())
 }
 
 /// The logs with segments of the day that are not in the store up to the day's end, as sentences.
@@ -219,6 +254,8 @@ struct SegmentReader {
     /// The last deletion of each hash that was ever deleted.
     deleted: HashMap<u64, ChangeOrder>,
     folder: String,
+    frames_of_logs: ReadFrames,
+    first_day: Day,
 }
 
 impl SegmentReader {
@@ -234,6 +271,8 @@ impl SegmentReader {
             sum: 0,
             deleted: HashMap::new(),
             folder,
+            frames_of_logs: ReadFrames::default(),
+            first_day: first_day(job),
         })
     }
 
@@ -242,10 +281,12 @@ impl SegmentReader {
         let corrupt = |why: String| Error::Segment { key: key.to_string(), why };
         let frames = Frames::of_named(key, bytes);
         let (header, frames) = frames.map_err(|bad| corrupt(bad.to_string()))?;
+        let mut last = None;
         for frame in frames.map_while(Result::ok) {
             if Day::at_unix_ms(frame.ms) != key.day {
                 return Err(corrupt("it has a change of another day".into()));
             }
+            last = Some(frame.seq);
             let order = ChangeOrder::of(&header, &frame);
             match frame.op {
                 Op::Add => self.keep_added(order, frame.hashes()).map_err(|e| self.named(e))?,
@@ -266,6 +307,14 @@ impl SegmentReader {
                 }
                 Op::Reserve | Op::Drop | Op::Expire => {}
             }
+        }
+        let logs = &mut self.frames_of_logs;
+        if let Some(last) = last {
+            logs.add(key.node, header.first_seq..=last);
+        }
+        if header.epoch == 1 && Day::at_unix_ms(header.created_ms) >= self.first_day {
+            // The log began within these days, with frame 1.
+            logs.add(key.node, 0..=0);
         }
         Ok(())
     }

@@ -75,8 +75,8 @@ pub enum Remedy {
     OtherMemory,
     /// Build with a larger target fpp.
     LargerFpp,
-    /// Let earlier days of the window be without input.
-    AllowMissingDays,
+    /// Build without input that is missing: earlier days of the window, or segments of live IDs.
+    AllowMissingInput,
     /// Accept the change, with a reason for the record.
     AcceptChange,
 }
@@ -123,7 +123,7 @@ impl fmt::Display for Remedy {
             Remedy::MoreMemory => f.write_str("give the build more memory"),
             Remedy::OtherMemory => f.write_str("change the memory that the build may use"),
             Remedy::LargerFpp => f.write_str("with a larger fpp"),
-            Remedy::AllowMissingDays => f.write_str("allow missing days in the window"),
+            Remedy::AllowMissingInput => f.write_str("allow missing input"),
             Remedy::AcceptChange => f.write_str("accept the change, and say why"),
         }
     }

@@ -48,8 +48,8 @@ pub(crate) struct Build {
     /// Build from the inputs of N days, the last of which is --day; at most 400 [default: 1].
     #[arg(long, value_name = "N")]
     window_days: Option<u32>,
-    /// What to do when earlier days of the window have no input: fail (error), or name them and go
-    /// on (allow) [default: error].
+    /// What to do when earlier days of the window have no input, or segments of live IDs are
+    /// missing: fail (error), or name what is missing and go on (allow) [default: error].
     #[arg(long, value_name = "error|allow")]
     window_missing: Option<WindowMissing>,
     /// Publish deltas from the blobs of the last N days, so that servers fetch only what changed;

@@ -19,7 +19,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use serde_json::json;
 
-use crate::config::{BuildOverrides, Settings};
+use crate::config::{BuildOverrides, Settings, WindowMissing};
 use crate::error::Error;
 use crate::output::{Output, binary_size, thousands};
 use crate::place::ensure_not_in_store;
@@ -46,6 +46,10 @@ pub(crate) struct Compact {
     /// The file to write, over an older one [default: FILTER-DAY.parquet in this folder].
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
+    /// What to do when segments of the day are missing: fail (error), or name them and go on
+    /// (allow) [default: error].
+    #[arg(long, value_name = "error|allow")]
+    window_missing: Option<WindowMissing>,
     #[command(flatten)]
     resources: Resources,
     /// Read and count, but write nothing.
@@ -55,10 +59,11 @@ pub(crate) struct Compact {
 
 impl Compact {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
-        let Compact { filter, day, to, resources, dry_run } = self;
+        let Compact { filter, day, to, window_missing, resources, dry_run } = self;
         let overrides = BuildOverrides {
             inputs: vec![LIVE.to_owned()],
             window_days: Some(1),
+            window_missing,
             resources,
             dry_run,
             ..BuildOverrides::default()

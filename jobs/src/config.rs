@@ -408,7 +408,7 @@ pub(crate) fn window(
     let default = Window::default();
     Window {
         days: days.or(filter.window_days).unwrap_or(default.days),
-        may_lack_days: missing == WindowMissing::Allow,
+        may_lack_input: missing == WindowMissing::Allow,
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn words(remedy: &Remedy) -> String {
         Remedy::MoreMemory => "give the build more --memory".into(),
         Remedy::OtherMemory => "change --memory or --spill".into(),
         Remedy::LargerFpp => "with a larger --fpp".into(),
-        Remedy::AllowMissingDays => "--window-missing allow (`window_missing = \"allow\"`)".into(),
+        Remedy::AllowMissingInput => "--window-missing allow (`window_missing = \"allow\"`)".into(),
         Remedy::AcceptChange => "build again with --accept-change 'why'".into(),
         // What names nothing of this program needs no other words.
         other => other.to_string(),

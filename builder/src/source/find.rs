@@ -95,7 +95,7 @@ pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<
     }
     drop(looks);
     all.missing = missing.into_iter().collect();
-    if !all.missing.is_empty() && !window.may_lack_days {
+    if !all.missing.is_empty() && !window.may_lack_input {
         let days = all.missing.iter().take(MAX_NAMED).map(Day::to_string).collect::<Vec<_>>();
         let missing = all.missing.len();
         return Err(Error::NoDays { day, of: window.days, missing, days: days.join(", ") });

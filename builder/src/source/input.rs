@@ -49,7 +49,7 @@ pub struct InputFile {
 /// use bloomsday_builder::Window;
 /// use bloomsday_common::day::Day;
 ///
-/// let week = Window { days: 7, may_lack_days: true };
+/// let week = Window { days: 7, may_lack_input: true };
 /// let day: Day = "2026-11-19".parse().unwrap();
 /// let days: Vec<String> = week.days_up_to(day).map(|day| day.to_string()).collect();
 /// assert_eq!((days.len(), days[0].as_str(), days[6].as_str()), (7, "2026-11-19", "2026-11-13"));
@@ -62,13 +62,13 @@ pub struct InputFile {
 pub struct Window {
     /// The number of days; 1 is the day alone.
     pub days: u32,
-    /// Whether earlier days of the window may lack input.
-    pub may_lack_days: bool,
+    /// Whether input may be missing: of earlier days of the window, or segments of live IDs.
+    pub may_lack_input: bool,
 }
 
 impl Default for Window {
     fn default() -> Window {
-        Window { days: 1, may_lack_days: false }
+        Window { days: 1, may_lack_input: false }
     }
 }
 

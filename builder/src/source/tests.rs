@@ -131,7 +131,7 @@ fn an_input_that_matches_nothing_fails_by_name_even_with_one_that_does() {
 fn what_no_build_could_read_is_refused_without_a_look_at_it() {
     let check = |inputs: &[&str], days| {
         let inputs: Vec<String> = inputs.iter().map(|input| (*input).to_owned()).collect();
-        check_inputs(&inputs, DAY.parse().unwrap(), Window { days, may_lack_days: false })
+        check_inputs(&inputs, DAY.parse().unwrap(), Window { days, may_lack_input: false })
     };
     for (inputs, says) in [
         (&[""][..], "it is empty"),

@@ -64,7 +64,7 @@ pub(crate) struct Input {
     fpp: f64,
     layout: String,
     window_days: u32,
-    window_may_lack_days: bool,
+    window_may_lack_input: bool,
     deltas: u32,
     memory: Option<u64>,
     threads: Option<usize>,
@@ -118,7 +118,7 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let (name, day) = (input.filter.parse().map_err(common)?, input.day.parse().map_err(common)?);
     let job = Job {
-        window: Window { days: input.window_days, may_lack_days: input.window_may_lack_days },
+        window: Window { days: input.window_days, may_lack_input: input.window_may_lack_input },
         deltas: Deltas::of(input.deltas),
         id_form,
         fpp: input.fpp,

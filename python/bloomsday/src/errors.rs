@@ -14,7 +14,7 @@ pub(crate) fn words(remedy: &Remedy) -> String {
         Remedy::MoreMemory => "give the build more `memory`".into(),
         Remedy::OtherMemory => "change `memory`".into(),
         Remedy::LargerFpp => "with a larger `fpp`".into(),
-        Remedy::AllowMissingDays => "window_missing=\"allow\"".into(),
+        Remedy::AllowMissingInput => "window_missing=\"allow\"".into(),
         Remedy::AcceptChange => "build again with accept_change=\"why\"".into(),
         // What names nothing of this package needs no other words.
         other => other.to_string(),

@@ -407,6 +407,52 @@ fn a_build_names_a_log_that_has_nothing_of_its_day() {
 }
 
 #[test]
+fn a_build_does_not_leave_out_a_segment_that_is_missing() {
+    let backend = empty(Backend::local());
+    let parts: Vec<Vec<String>> = (0..4).map(|part| new_ids(part * 1_000, 300)).collect();
+    let flags = flags(&backend);
+    let daemon = Daemon::start(&backend, &flags.iter().map(String::as_str).collect::<Vec<_>>());
+    for ids in &parts[..2] {
+        add(&daemon, ids);
+        until_shipped(&backend, ids);
+    }
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), 0);
+    // Each of these ships what it took as one segment of the same log.
+    parts[2..].iter().for_each(|ids| add_and_end(&backend, ids, &[], &[]));
+    let folder = Path::new(&backend.store).join(format!("rt/live/{}", today()));
+    let mut segments = files(&folder);
+    segments.sort();
+    let whole = build(&backend, &["--dry-run"]).expect(0).json();
+    assert_eq!((&whole["ids"], &whole["segments"]), (&1_200.into(), &segments.len().into()));
+    // What begins the set may be in a segment of its own.
+    let added = |segment: &PathBuf| {
+        let bytes = std::fs::read(segment).unwrap();
+        let (_, frames) = Frames::of_closed(&bytes).unwrap();
+        frames.map(|frame| frame.unwrap().hashes().len()).sum::<usize>()
+    };
+
+    // The first one of the log; in the middle; and the last one, which the head names.
+    for lost in &segments {
+        let rest = 1_200 - added(lost);
+        let away = backend.folder.path().join("away.seg");
+        std::fs::rename(lost, &away).unwrap();
+        let run = build(&backend, &["--dry-run"]).expect(4);
+        run.complains(&["segments of `rt` are missing in the store", "--window-missing allow"]);
+        let report = build(&backend, &["--dry-run", "--window-missing", "allow"]).expect(0).json();
+        assert_eq!(report["ids"], rest, "{}", lost.display());
+        assert!(report["warnings"].to_string().contains("1 missing segments"), "{report}");
+        let compact = ["compact", "rt", "--day", &today().to_string(), "--dry-run"];
+        backend.bloomsday(&compact).run().expect(4).complains(&["are missing in the store"]);
+        let allowed = [&compact[..], &["--window-missing", "allow"]].concat();
+        let report = backend.bloomsday(&allowed).run().expect(0).json();
+        assert_eq!(report["hashes"], rest);
+        std::fs::rename(&away, lost).unwrap();
+    }
+    assert_eq!(build(&backend, &["--dry-run"]).expect(0).json()["digest"], whole["digest"]);
+}
+
+#[test]
 fn a_build_from_live_ids_refuses_what_it_cannot_use() {
     let backend = empty(Backend::local());
     build(&backend, &[]).expect(4).complains(&["no live IDs of", "in the store"]);

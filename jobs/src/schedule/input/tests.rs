@@ -196,8 +196,8 @@ fn the_other_days_of_a_window_must_be_there_unless_they_may_be_missing() {
         write(&dir, &format!("dt={day}/a.parquet"), b"1");
     }
     write(&dir, "dt=2026-11-19/_SUCCESS", b"");
-    let check = |may_lack_days| {
-        let window = Window { days: 3, may_lack_days };
+    let check = |may_lack_input| {
+        let window = Window { days: 3, may_lack_input };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (store, filter) = nothing_live(&dir);
         runtime

@@ -117,7 +117,7 @@ def _description(
         day=_day(day),
         inputs=[os.fspath(path) for path in inputs],
         id=id,
-        window_may_lack_days=window_missing == "allow",
+        window_may_lack_input=window_missing == "allow",
         deltas=deltas,
         memory=memory,
         threads=threads,
