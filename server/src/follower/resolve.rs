@@ -5,6 +5,7 @@ use std::path::Path;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
+use bloomsday_common::pointer::Outcome;
 use bloomsday_common::protocol::Followed;
 use bloomsday_common::store::Following;
 
@@ -23,6 +24,9 @@ pub(super) enum ResolveError {
 /// The newest day that has a pointer, however old.
 enum NewestDay {
     Is(Day),
+    /// No day has one, but this day once had: pointers were lost.
+    Lost(Day),
+    /// No day ever had one.
     Nothing,
     Unknown,
 }
@@ -52,7 +56,7 @@ pub(super) async fn resolve(
             Err(StoreError::ReadOnly { .. }) => NewestDay::Unknown,
             all => match all.map_err(|e| loader.describe(&e))?.last() {
                 Some(day) => NewestDay::Is(*day),
-                None => NewestDay::Nothing,
+                None => newest_published(loader, filter).await?,
             },
         };
         Ok((found, newest))
@@ -72,6 +76,10 @@ pub(super) async fn resolve(
                 NewestDay::Is(day) => {
                     ResolveError::NoTarget(format!("{why}; the newest is of {day}"))
                 }
+                NewestDay::Lost(day) => ResolveError::NoTarget(format!(
+                    "{why}, nor for any other, although {day} was published: the pointers were lost. Build a \
+                     day, or repoint one that was built before"
+                )),
                 NewestDay::Unknown => ResolveError::NoTarget(why),
                 NewestDay::Nothing => ResolveError::NoPointer(format!(
                     "{why}, nor for any other: build a day, repoint one that was built before, or correct \
@@ -80,6 +88,14 @@ pub(super) async fn resolve(
             })
         }
     }
+}
+
+/// What the history says of a filter without pointers. Pointers in Redis are lost with its data, and
+/// a filter that lost its days must not answer as one that never had any.
+async fn newest_published(loader: &Loader, filter: &FilterName) -> Result<NewestDay, String> {
+    let history = loader.store.pointer_history(filter).await.map_err(|e| loader.describe(&e))?;
+    let published = history.iter().find(|event| event.outcome == Outcome::Published);
+    Ok(published.and_then(|event| event.day).map_or(NewestDay::Nothing, NewestDay::Lost))
 }
 
 async fn is_folder(path: &Path) -> bool {

@@ -238,6 +238,18 @@ fn whoever_waits_for_a_day_or_lost_its_own_has_no_successful_poll() {
     assert_eq!(daemon.metric(is_ready), 1, "its day still answers");
 }
 
+/// As when a Redis that has the pointers was restarted empty.
+#[test]
+fn a_filter_whose_pointers_were_lost_is_not_taken_for_a_new_one() {
+    let backend = backend();
+    std::fs::remove_dir_all(format!("{}/rt/pointers", backend.store)).unwrap();
+    let path = |name: &str| backend.folder.path().join(name).display().to_string();
+    let (config, data) = (path("live.toml"), path("data"));
+    let more = ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0"];
+    let why = format!("although {} was published: the pointers were lost", today());
+    answers_nothing(&Daemon::start(&backend, &more), &why);
+}
+
 /// Builds have stopped for longer than servers follow: what it holds is not nothing.
 #[test]
 fn a_day_that_is_too_old_is_not_taken_for_none() {
