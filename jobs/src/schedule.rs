@@ -27,7 +27,7 @@ use bloomsday_common::store::Store;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
 use self::input::{Reason, Waits};
@@ -37,7 +37,7 @@ use crate::error::{Error, exit};
 use crate::output::{Output, say};
 use crate::remedy::explain;
 use crate::report::describe;
-use crate::scheduling::rules::{Action, Found, Observed, Rules, Standing, later};
+use crate::scheduling::rules::{Action, Found, Observed, OpenDay, Rules, Standing, later};
 use crate::signals::EndSignals;
 
 /// The shortest sleep: an action may be due within less than the clock can tell.
@@ -140,7 +140,7 @@ impl Schedule {
     ) -> Result<Vec<Runner>, Error> {
         let names = self.filters(settings)?;
         let store = settings.store_to_write(self.dry_run)?;
-        let one_build = Arc::new(Semaphore::new(1));
+        let turns = Arc::new(Semaphore::new(1));
         let busy = watch::Sender::new(0);
         let runners = names.into_iter().map(|filter| {
             Ok(Runner {
@@ -158,7 +158,7 @@ impl Schedule {
                 waits: BTreeMap::new(),
                 metrics: metrics.clone(),
                 metrics_file: self.metrics_file.clone(),
-                one_build: one_build.clone(),
+                turns: turns.clone(),
                 busy: Some(Busy::new(&busy)),
                 busy_runners: busy.clone(),
                 output: output.clone(),
@@ -211,7 +211,8 @@ struct Runner {
     waits: BTreeMap<Day, Waits>,
     metrics: Metrics,
     metrics_file: Option<PathBuf>,
-    one_build: Arc<Semaphore>,
+    /// One filter builds at a time.
+    turns: Arc<Semaphore>,
     /// While it has something to do.
     busy: Option<Busy>,
     /// How many runners have something to do.
@@ -320,13 +321,24 @@ impl Runner {
                 Ok(Step::Ended(0))
             }
             Action::Build(day) => {
+                // The builds of other filters may take hours.
+                let turn = self.updating_metrics(self.turns.clone().acquire_owned()).await;
+                let turn = turn.expect("the semaphore is never closed");
                 // A person or another scheduler may have built it since the last read.
                 self.read_history().await?;
+                let now = Timestamp::now();
                 self.read_pointers(now).await?;
-                let is_due = self.rules.next(now, &self.observed) == Action::Build(day);
-                Ok(Step::Ended(if is_due { self.build(day).await } else { 0 }))
+                if self.next() == Action::CheckInput(day) {
+                    self.check_input(day, now).await?;
+                }
+                let is_due = self.next() == Action::Build(day);
+                Ok(Step::Ended(if is_due { self.build(day, turn).await } else { 0 }))
             }
         }
+    }
+
+    fn next(&self) -> Action {
+        self.rules.next(Timestamp::now(), &self.observed)
     }
 
     /// Checks a day's input, and logs once what it waits for.
@@ -383,7 +395,7 @@ impl Runner {
 
     /// Reads the pointers of days that are not done; and once, if there are such days, the history.
     async fn read_pointers(&mut self, now: Timestamp) -> Result<(), Error> {
-        for (day, _, _) in self.rules.open(now, &self.observed) {
+        for OpenDay { day, .. } in self.rules.open(now, &self.observed) {
             if self.observed.events.is_empty() {
                 self.read_history().await?;
             }
@@ -420,41 +432,35 @@ impl Runner {
 
     /// Whether the input of a day is to be checked now, and not after a pause.
     fn is_check_due(&self, now: Timestamp) -> bool {
-        let open = self.rules.open(now, &self.observed);
-        let is_due = |standing: &Standing| matches!(standing, Standing::Pending(at) if *at <= now);
-        open.iter().any(|(_, standing, _)| is_due(standing))
+        self.rules.open(now, &self.observed).iter().any(|open| open.standing.may_run(now))
     }
 
     /// The days that are to be built.
     fn pending(&self, now: Timestamp) -> impl Iterator<Item = Day> + use<> {
         let open = self.rules.open(now, &self.observed).into_iter();
-        let pending = open.filter(|(_, standing, _)| matches!(standing, Standing::Pending(_)));
-        pending.map(|(day, ..)| day)
+        open.filter(|open| matches!(open.standing, Standing::Pending(_))).map(|open| open.day)
     }
 
     /// Whether a due day's files are there, and it only remains to see that they do not change.
     fn is_settling(&self) -> bool {
         let now = Timestamp::now();
         let open = self.rules.open(now, &self.observed);
-        open.iter().any(|(day, standing, _)| {
-            let check = self.observed.checks.get(day);
+        open.iter().any(|open| {
+            let check = self.observed.checks.get(&open.day);
             let files = check.is_some_and(|check| matches!(check.found, Found::Incomplete(_)));
-            let can_run = matches!(standing, Standing::Pending(not_before) if *not_before <= now);
-            files && !self.rules.marker_only && can_run
+            files && !self.rules.marker_only && open.standing.may_run(now)
         })
     }
 
     /// Builds a day and reports it: in the log, the history, the metrics and on stdout. Returns the
-    /// exit status of this run alone.
-    async fn build(&mut self, day: Day) -> u8 {
-        let alone = self.updating_metrics(self.one_build.clone().acquire_owned()).await;
-        let alone = alone.expect("the semaphore is never closed");
+    /// exit status of this run alone. `turn` lets no other filter build at the same time.
+    async fn build(&mut self, day: Day, turn: OwnedSemaphorePermit) -> u8 {
         let (began, timer) = (Timestamp::now(), Instant::now());
         self.gauge(&self.metrics.running, 1.0);
         let due = self.rules.due(began).get(&day).copied();
         let work = on_a_thread(Job { day, due, ..self.job.clone() }, self.store.clone());
         let built = self.updating_metrics(work).await;
-        drop(alone);
+        drop(turn);
         self.gauge(&self.metrics.running, 0.0);
         let seconds = timer.elapsed().as_secs_f64();
         self.gauge(&self.metrics.duration, seconds);
@@ -480,7 +486,7 @@ impl Runner {
             // A failure that is retried later is logged again then; the last one is final.
             let open = self.rules.open(Timestamp::now(), &self.observed);
             let gave_up =
-                open.iter().any(|(of, state, _)| *of == day && *state == Standing::GaveUp);
+                open.iter().any(|open| open.day == day && open.standing == Standing::GaveUp);
             return if gave_up { exit::FAILED } else { 0 };
         };
         self.output.show(&report, || format!("{}\n", describe(&report)));
@@ -538,11 +544,10 @@ impl Runner {
     fn update_metrics(&self) {
         let now = Timestamp::now();
         let open = self.rules.open(now, &self.observed);
-        let count = |of: &dyn Fn(&(Day, Standing, bool)) -> bool| {
-            open.iter().filter(|day| of(day)).count() as f64
-        };
+        let count =
+            |of: &dyn Fn(&OpenDay) -> bool| open.iter().filter(|day| of(day)).count() as f64;
         self.gauge(&self.metrics.pending, count(&|_| true));
-        self.gauge(&self.metrics.late, count(&|(_, _, late)| *late));
+        self.gauge(&self.metrics.late, count(&|open| open.is_late));
         let waits = self.pending(now).filter_map(|day| self.waits_for(day));
         let reasons: Vec<Reason> = waits.map(|waits| waits.reason).collect();
         for reason in Reason::ALL {
@@ -550,7 +555,7 @@ impl Runner {
             let days = reasons.iter().filter(|other| **other == reason).count();
             self.metrics.waiting.with_label_values(&labels).set(days as f64);
         }
-        let stuck = count(&|(_, how, _)| matches!(how, Standing::Refused | Standing::GaveUp));
+        let stuck = count(&|open| matches!(open.standing, Standing::Refused | Standing::GaveUp));
         self.gauge(&self.metrics.stuck, stuck);
         self.show_next_run(now);
         let ended_well = |event: &&HistoryEvent| {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Runner;
 use crate::error::{Error, exit};
 use crate::output::{self, Output, say, table};
-use crate::scheduling::rules::Standing;
+use crate::scheduling::rules::{OpenDay, Standing};
 
 /// How many of the next runs are listed.
 const MAX_LISTED_RUNS: usize = 3;
@@ -20,13 +20,13 @@ struct ScheduleReport {
     filter: FilterName,
     schedule: String,
     /// Due days that are not done.
-    open: Vec<OpenDay>,
+    open: Vec<OpenDayReport>,
     /// The next runs.
     next: Vec<Upcoming>,
 }
 
 #[derive(Serialize)]
-struct OpenDay {
+struct OpenDayReport {
     day: Day,
     standing: &'static str,
     late: bool,
@@ -67,7 +67,7 @@ pub(super) async fn run(runners: Vec<Runner>, output: &Output) -> Result<ExitCod
 async fn report_of(runner: &mut Runner, now: Timestamp) -> Result<ScheduleReport, Error> {
     runner.read_history().await?;
     runner.read_pointers(now).await?;
-    for (day, standing, _) in runner.rules.open(now, &runner.observed) {
+    for OpenDay { day, standing, .. } in runner.rules.open(now, &runner.observed) {
         // A failed check is reported as what the day waits for.
         if matches!(standing, Standing::Pending(_))
             && let Err(error) = runner.check_input(day, now).await
@@ -76,7 +76,7 @@ async fn report_of(runner: &mut Runner, now: Timestamp) -> Result<ScheduleReport
         }
     }
     let open = runner.rules.open(now, &runner.observed).into_iter();
-    let open = open.map(|(day, standing, late)| {
+    let open = open.map(|OpenDay { day, standing, is_late: late }| {
         let is_pending = matches!(standing, Standing::Pending(_));
         let because = runner.waits_for(day).filter(|_| is_pending).map(|waits| waits.why);
         let standing = match standing {
@@ -85,7 +85,7 @@ async fn report_of(runner: &mut Runner, now: Timestamp) -> Result<ScheduleReport
             Standing::Refused => "refused",
             Standing::GaveUp => "given up",
         };
-        OpenDay { day, standing, late, because }
+        OpenDayReport { day, standing, late, because }
     });
     let next = runner.rules.upcoming(now).take(MAX_LISTED_RUNS);
     Ok(ScheduleReport {

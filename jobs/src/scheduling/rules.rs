@@ -105,6 +105,22 @@ pub(crate) enum Standing {
     GaveUp,
 }
 
+impl Standing {
+    /// Whether it is to be built, and not only after a pause.
+    pub(crate) fn may_run(&self, now: Timestamp) -> bool {
+        matches!(self, Standing::Pending(not_before) if *not_before <= now)
+    }
+}
+
+/// A due day that is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenDay {
+    pub(crate) day: Day,
+    pub(crate) standing: Standing,
+    /// Whether it is past its deadline.
+    pub(crate) is_late: bool,
+}
+
 impl Observed {
     /// Records a check that began at `at`.
     pub(crate) fn checked(&mut self, day: Day, at: Timestamp, ended: Timestamp, found: Found) {
@@ -115,15 +131,15 @@ impl Observed {
 }
 
 impl Rules {
-    /// The days whose run is due at `now`, or was due within the days to catch up; each with the
-    /// latest moment it was due. At midnight a run is still due that is not late yet, or has just
-    /// become so.
+    /// The days whose last run was due within the days to catch up, or whose deadline passed less
+    /// than an hour ago: a late run is seen although midnight came. With each, when that run was
+    /// due.
     pub(crate) fn due(&self, now: Timestamp) -> BTreeMap<Day, Timestamp> {
-        let late = self.deadline.min(MAX_LATE_DEADLINE) + LATE;
-        let late = SignedDuration::try_from(late).unwrap_or(SignedDuration::MAX);
-        let not_late = now.saturating_sub(late).unwrap_or(Timestamp::MIN);
-        let first = Day::of(now).minus(self.catch_up_days + 1).end().min(not_late);
-        let before = first.saturating_sub(SignedDuration::from_secs(1)).unwrap_or(first);
+        let reported_for = self.deadline.min(MAX_LATE_DEADLINE) + LATE;
+        let reported_for = SignedDuration::try_from(reported_for).unwrap_or(SignedDuration::MAX);
+        let oldest_reported = now.saturating_sub(reported_for).unwrap_or(Timestamp::MIN);
+        let since = Day::of(now).minus(self.catch_up_days + 1).end().min(oldest_reported);
+        let before = since.saturating_sub(SignedDuration::from_secs(1)).unwrap_or(since);
         let runs = self.expression.after(before).take_while(|run| *run <= now);
         runs.map(|run| (Day::of(run).minus(self.day_offset), run)).collect()
     }
@@ -205,13 +221,15 @@ impl Rules {
         }
     }
 
-    /// The due days that are not done, each with whether it is past its deadline.
-    pub(crate) fn open(&self, now: Timestamp, observed: &Observed) -> Vec<(Day, Standing, bool)> {
+    /// The due days that are not done.
+    pub(crate) fn open(&self, now: Timestamp, observed: &Observed) -> Vec<OpenDay> {
         let due = self.due(now).into_iter();
-        due.map(|(day, due)| (day, self.standing(day, due, observed), due))
-            .filter(|(_, standing, _)| *standing != Standing::Done)
-            .map(|(day, standing, due)| (day, standing, now > later(due, self.deadline)))
-            .collect()
+        let days = due.map(|(day, due)| OpenDay {
+            day,
+            standing: self.standing(day, due, observed),
+            is_late: now > later(due, self.deadline),
+        });
+        days.filter(|open| open.standing != Standing::Done).collect()
     }
 }
 

@@ -139,7 +139,7 @@ fn input_that_never_comes_holds_no_other_day_up_and_is_late() {
     world.run(&nightly(), "2026-11-20T05:59:00Z");
     let late = |world: &World<_, _>| {
         let open = nightly().open(world.now, &world.observed);
-        open.iter().filter(|(_, _, late)| *late).map(|(day, _, _)| *day).collect::<Vec<Day>>()
+        open.iter().filter(|open| open.is_late).map(|open| open.day).collect::<Vec<Day>>()
     };
     assert_eq!(late(&world), []);
     world.run(&nightly(), "2026-11-20T06:01:00Z");
@@ -163,7 +163,8 @@ fn failures_are_tried_again_ever_more_rarely_and_then_given_up() {
     world.run(&rules, "2026-11-20T23:59:00Z");
     assert_eq!(world.built.len(), MAX_TRIES);
     let open = rules.open(world.now, &world.observed);
-    assert_eq!(open, [(day("2026-11-19"), Standing::GaveUp, true)]);
+    let (day, standing) = (day("2026-11-19"), Standing::GaveUp);
+    assert_eq!(open, [OpenDay { day, standing, is_late: true }]);
     // A restart remembers the failures from the history, and the next night is a new run.
     let mut restarted = World::new("2026-11-20T23:59:00Z", complete, |_, _| Outcome::Published);
     restarted.observed.events = world.observed.events;
@@ -243,7 +244,7 @@ fn a_run_is_seen_to_be_late_also_without_days_to_catch_up() {
     let rules = Rules { expression, catch_up_days: 0, ..nightly() };
     let late = |now: &str| -> Vec<bool> {
         let open = rules.open(at(now), &Observed::default());
-        open.into_iter().map(|(_, _, is_late)| is_late).collect()
+        open.into_iter().map(|open| open.is_late).collect()
     };
     assert!(late("2026-11-20T23:49:00Z").is_empty());
     assert_eq!(late("2026-11-21T00:10:00Z"), [false], "midnight does not end it");
