@@ -149,7 +149,6 @@ pub enum Outcome {
     /// that moment leaves this outcome.
     Pending,
     /// The change was made: the pointer moved, the pin was written or removed, or prune deleted.
-    /// Prune of segments records it before it begins.
     Published,
     /// Nothing had to be changed.
     Unchanged,

@@ -202,7 +202,7 @@ fn open(address: &str, retries: Retries) -> Result<Location, Error> {
     if url.scheme() == "hdfs" {
         let path =
             Path::from_url_path(url.path()).map_err(|e| wrong(&url_without_secrets(&url), e))?;
-        let objects = hdfs(&url)?;
+        let objects = hdfs(&url, retries)?;
         return Ok(Location {
             objects,
             path,
@@ -361,7 +361,7 @@ fn http(
 }
 
 #[cfg(feature = "hdfs")]
-fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
+fn hdfs(url: &Url, retries: Retries) -> Result<Arc<dyn ObjectStore>, Error> {
     if url.host_str().is_none_or(str::is_empty) {
         return Err(wrong(
             &url_without_secrets(url),
@@ -370,12 +370,12 @@ fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
     }
     let mut base = url.clone();
     base.set_path("");
-    let opened = super::hdfs::open(base.as_str(), Retries::FEW.max);
+    let opened = super::hdfs::open(base.as_str(), retries.max);
     opened.map_err(|e| wrong(&url_without_secrets(url), e))
 }
 
 #[cfg(not(feature = "hdfs"))]
-fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
+fn hdfs(url: &Url, _: Retries) -> Result<Arc<dyn ObjectStore>, Error> {
     Err(wrong(&url_without_secrets(url), "HDFS is not compiled in: build with the feature `hdfs`"))
 }
 

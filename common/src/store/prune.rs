@@ -1,5 +1,6 @@
 //! Prune: drops pointers and deletes blobs that no record needs. [`crate::protocol`] decides which.
 
+use std::fmt;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -63,30 +64,40 @@ impl Store {
         by: &str,
         dry_run: bool,
     ) -> Result<Pruned, Error> {
-        let now = Timestamp::now();
-        let mut event = HistoryEvent::new(EventKind::Prune, Outcome::Pending, now, by);
-        let pruned = self.due(filter, retention, now).await?;
-        if dry_run || pruned.is_empty() {
-            return Ok(pruned);
+        let due = self.due(filter, retention, Timestamp::now()).await?;
+        if dry_run || due.is_empty() {
+            return Ok(due);
         }
+        let delete = async |now| self.delete_due(filter, retention, now).await;
+        self.recorded(filter, by, &due.to_string(), delete).await
+    }
+
+    /// Deletes something, with a record of it in the history. `delete` gets the time by the store's
+    /// clock, with which the ages of objects are compared: the clock here may be wrong.
+    async fn recorded<T: fmt::Display>(
+        &self,
+        filter: &FilterName,
+        by: &str,
+        due: &str,
+        delete: impl AsyncFnOnce(Timestamp) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         // Recorded before it is done, so that a person who misses a blob later finds out why, and
-        // that others wait for its end: `retained`. The upload time of this record is the time of
-        // the store's clock, with which blobs' ages are compared below.
-        event.reason = Some(format!("deleting {pruned}"));
+        // that others wait for its end: `retained`.
+        let mut event = HistoryEvent::new(EventKind::Prune, Outcome::Pending, Timestamp::now(), by);
+        event.reason = Some(format!("deleting {due}"));
         self.append_event(filter, &event).await?;
         let deleted = async {
             let key = key::history(filter, event.at, event.kind.name(), None);
-            let now = uploaded(&self.objects.head(&key).await?);
-            self.delete_due(filter, retention, now).await
+            delete(uploaded(&self.objects.head(&key).await?)).await
         };
         let deleted = deleted.await;
         // Whatever happened, nobody needs to wait for this prune.
         (event.outcome, event.reason) = match &deleted {
-            Ok(pruned) => (Outcome::Published, Some(format!("deleted {pruned}"))),
+            Ok(done) => (Outcome::Published, Some(format!("deleted {done}"))),
             Err(error) => (Outcome::Failed, Some(error.to_string())),
         };
         let recorded = self.append_event(filter, &event).await;
-        deleted.and_then(|pruned| recorded.map(|()| pruned))
+        deleted.and_then(|done| recorded.map(|()| done))
     }
 
     /// Deletes what is due at `now`. Returns what was deleted.
@@ -143,33 +154,48 @@ impl Store {
         dry_run: bool,
     ) -> Result<PrunedSegments, Error> {
         let now = Timestamp::now();
-        let days = self.segment_days(filter).await?;
-        if days.is_empty() {
-            return Ok(PrunedSegments::default());
-        }
-        let pointers = self.pointer_days(filter).await?;
-        let dropped = protocol::pointers_to_drop(&pointers, Day::of(now), retention);
-        let references = self.references(filter, &dropped).await?;
-        let old = protocol::segment_days_to_delete(&days, Day::of(now), segment_days, &references);
-        let pruned = self.count_segments(filter, &old).await?;
+        let old = self.old_segment_days(filter, retention, segment_days, now).await?;
+        let due = self.count_segments(filter, &old).await?;
         if dry_run {
-            return Ok(pruned);
+            return Ok(due);
         }
-        if let (Some(first), Some(last)) = (pruned.days.first(), pruned.days.last()) {
-            // Recorded before it is done, as for blobs.
-            let mut event = HistoryEvent::new(EventKind::Prune, Outcome::Published, now, by);
-            event.reason = Some(format!("deleting the live segments of {first} to {last}"));
-            self.append_event(filter, &event).await?;
-        }
-        for day in &pruned.days {
-            for (segment, _) in self.segments(filter, *day).await? {
-                self.objects.delete(&segment.to_string()).await?;
+        let delete = async |now| {
+            let old = self.old_segment_days(filter, retention, segment_days, now).await?;
+            let pruned = self.count_segments(filter, &old).await?;
+            for day in &pruned.days {
+                for (segment, _) in self.segments(filter, *day).await? {
+                    self.objects.delete(&segment.to_string()).await?;
+                }
             }
-        }
+            Ok(pruned)
+        };
+        let pruned = if due.days.is_empty() {
+            due
+        } else {
+            self.recorded(filter, by, &due.to_string(), delete).await?
+        };
         if let Some(folder) = &self.folder {
             old.iter().for_each(|day| local::remove_if_empty(folder, &key::segments(filter, *day)));
         }
         Ok(pruned)
+    }
+
+    /// The days whose segments nothing needs at this time.
+    async fn old_segment_days(
+        &self,
+        filter: &FilterName,
+        retention: Retention,
+        segment_days: u32,
+        now: Timestamp,
+    ) -> Result<Vec<Day>, Error> {
+        let (today, days) = (Day::of(now), self.segment_days(filter).await?);
+        if days.is_empty() {
+            return Ok(days);
+        }
+        let pointers = self.pointer_days(filter).await?;
+        let dropped = protocol::pointers_to_drop(&pointers, today, retention);
+        let references = self.references(filter, &dropped).await?;
+        Ok(protocol::segment_days_to_delete(&days, today, segment_days, &references))
     }
 
     /// How many segments these days have, and which of them have any. Some stores keep the folder
@@ -414,8 +440,17 @@ impl Pruned {
     }
 }
 
-impl std::fmt::Display for Pruned {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for PrunedSegments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.days.first(), self.days.last()) {
+            (Some(first), Some(last)) => write!(f, "the live segments of {first} to {last}"),
+            _ => f.write_str("no live segments"),
+        }
+    }
+}
+
+impl fmt::Display for Pruned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (pointers, blobs, mib) = (self.pointers.len(), self.blobs.len(), self.bytes >> 20);
         write!(f, "{pointers} pointers and {blobs} blobs")?;
         if !self.deltas.is_empty() {

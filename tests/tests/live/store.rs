@@ -501,7 +501,7 @@ fn prune_deletes_segments_of_days_that_nothing_needs() {
     let pruned = prune(&[]);
     assert_eq!((&pruned["segments"], there()), (&18.into(), Some(20)));
     let history = backend.bloomsday(&["history", "rt"]).run().expect(0).stdout;
-    assert!(history.contains("deleting the live segments of"), "{history}");
+    assert!(history.contains("deleted the live segments of"), "{history}");
     // The window of a build, and live_for.
     std::fs::remove_file(
         Path::new(&backend.store).join(format!("rt/pointers/{}", today().minus(20))),
