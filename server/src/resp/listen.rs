@@ -142,7 +142,9 @@ async fn accept(
             continue;
         }
         let id = shared.accepted.fetch_add(1, Ordering::Relaxed) + 1;
-        let known = Arc::new(ClientEntry::new(id, client.to_string()));
+        // Where the server listens on all addresses, the one that this client reached.
+        let local = stream.local_addr().unwrap_or(shared.address);
+        let known = Arc::new(ClientEntry::new(id, client.to_string(), local.to_string()));
         shared.clients().insert(id, known.clone());
         let connected = Connected { shared: shared.clone(), id };
         let session = Session::new(shared.clone(), known);
@@ -365,7 +367,10 @@ mod tests {
         let live = Live::open(config).unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let shared = Arc::new(RespState::new(live, address, false));
-        let session = Session::new(shared, Arc::new(ClientEntry::new(1, "test".to_owned())));
+        let session = Session::new(
+            shared,
+            Arc::new(ClientEntry::new(1, "test".to_owned(), address.to_string())),
+        );
         let (client, server) = tokio::io::duplex(1 << 10);
         let (stop, mut stopped) = watch::channel(false);
         let served = async move { serve_connection(server, session, &mut stopped).await };

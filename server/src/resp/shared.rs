@@ -47,6 +47,8 @@ impl RespState {
 pub(crate) struct ClientEntry {
     pub(crate) id: u64,
     pub(crate) address: String,
+    /// The server's end of the connection.
+    pub(crate) local: String,
     since: Instant,
     /// When its last bytes came, in seconds from `since`.
     last_used: AtomicU64,
@@ -67,10 +69,10 @@ pub(crate) struct ClientInfo {
 }
 
 impl ClientEntry {
-    pub(super) fn new(id: u64, address: String) -> ClientEntry {
+    pub(super) fn new(id: u64, address: String, local: String) -> ClientEntry {
         let (info, killed) = (Mutex::default(), Notify::new());
         let (since, last_used) = (Instant::now(), AtomicU64::new(0));
-        ClientEntry { id, address, since, last_used, info, killed }
+        ClientEntry { id, address, local, since, last_used, info, killed }
     }
 
     pub(crate) fn info(&self) -> MutexGuard<'_, ClientInfo> {

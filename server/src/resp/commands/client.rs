@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::command::{Command, help, is, number, quote, wrong_words};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session};
-use super::super::shared::{ClientEntry, RespState};
+use super::super::shared::ClientEntry;
 
 pub(super) const COMMANDS: &[Command] = &[Command::container("client", SUBCOMMANDS)];
 
@@ -168,10 +168,10 @@ impl<'a> Victims<'a> {
         Ok(victims)
     }
 
-    fn has(&self, shared: &RespState, known: &ClientEntry) -> bool {
+    fn has(&self, known: &ClientEntry) -> bool {
         self.id.is_none_or(|id| id == known.id as i64)
             && self.address.is_none_or(|address| address == known.address.as_bytes())
-            && self.local.is_none_or(|local| local == shared.address.to_string().as_bytes())
+            && self.local.is_none_or(|local| local == known.local.as_bytes())
             && self.is_normal.is_none_or(|is_normal| is_normal)
             && self.least_age.is_none_or(|age| known.age() as i64 >= age)
     }
@@ -189,7 +189,7 @@ fn kill(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     let mut clients = session.shared.clients();
     let killed: Vec<Arc<ClientEntry>> = clients
         .values()
-        .filter(|known| victims.has(&session.shared, known))
+        .filter(|known| victims.has(known))
         .filter(|known| victims.with_self || known.id != mine)
         .cloned()
         .collect();
@@ -303,7 +303,7 @@ fn description(session: &Session, known: &ClientEntry, command: &str, request: &
          tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
         known.id,
         known.address,
-        session.shared.address,
+        known.local,
         text(&info.name),
         known.age(),
         known.idle(),

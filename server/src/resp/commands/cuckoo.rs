@@ -22,7 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::read("cf.count", 3, count),
     Command::write("cf.del", 3, del).frees(),
     Command::read("cf.info", 2, info),
-    Command::write("cf.compact", 2, compact).frees(),
+    Command::read("cf.compact", 2, compact),
     Command::read("cf.debug", 2, debug),
 ];
 
