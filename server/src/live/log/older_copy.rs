@@ -80,15 +80,18 @@ impl Log {
     }
 
     /// Refuses changes for good: what this process would acknowledge, the remedy would lose.
-    pub(in crate::live) fn refuse_as_older(&self) {
+    /// Returns the remedy.
+    pub(in crate::live) fn refuse_as_older(&self) -> String {
         let folder = self.folder.display();
-        let why = format!(
-            "the store has frames of the log in {folder} that are not there: if that folder was restored from an \
-             older copy, move it away and restart this server, as a standby if another one decides by now: it \
-             begins a new log, and what was shipped stays in the store"
+        let remedy = format!(
+            "if {folder} was restored from an older copy, move it away and restart this server, as a standby if \
+             another one decides by now: it begins a new log, and what was shipped stays in the store"
         );
+        let why =
+            format!("the store has frames of the log in {folder} that are not there: {remedy}");
         self.is_older_copy.store(true, Ordering::Relaxed);
         self.refuse(why.into(), true);
+        remedy
     }
 
     /// Whether [`Log::refuse_as_older`] was called.

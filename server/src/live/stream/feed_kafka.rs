@@ -120,7 +120,17 @@ impl TopicReader<'_> {
             ended = self.keep() => ended,
             ended = self.refresh() => ended,
             stuck = self.judge(backoff) => Err(stuck),
-            wrong = self.client.listen(|why| self.say(why)) => Err(wrong),
+            wrong = self.client.listen() => Err(wrong),
+            () = self.say_failures() => unreachable!("the client sends for as long as it lives"),
+        }
+    }
+
+    /// Says what is wrong with brokers, for ever.
+    async fn say_failures(&self) {
+        let mut failures = self.client.failures();
+        while failures.changed().await.is_ok() {
+            let why = failures.borrow_and_update().clone();
+            why.into_iter().for_each(|why| self.say(why));
         }
     }
 

@@ -7,15 +7,12 @@ use tokio::time::Instant;
 
 use super::address::RedisStream;
 use super::feed::{FeedError, FeedReader, KEEP_INTERVAL};
-use super::read::{StreamEntry, connect_to, describe, end_of, entries_after, is_before};
+use super::read::{StreamEntry, connect_to, describe, end_of, entries_after, is_before, most_next};
 use crate::backoff::Backoff;
 use crate::live::replication::access::StreamTask;
 
 /// The most entries that are read at once.
 const MAX_ENTRIES: usize = 1000;
-/// With more bytes in one response, fewer entries are read at once: entries have any size, and a
-/// response has a deadline.
-const MAX_RESPONSE_BYTES: usize = 4 << 20;
 /// The position before the first entry.
 const BEGINNING: &str = "0-0";
 
@@ -80,7 +77,7 @@ pub(super) async fn session(
         let entries = entries_after(&mut redis, &from.stream, &now.at, most).await;
         let entries = entries.map_err(failed)?;
         let is_full = entries.len() >= most;
-        most = most_next(most, &entries);
+        most = most_next(most, &entries, MAX_ENTRIES);
         if let Some((last, _)) = entries.last() {
             add(reader, &entries).await?;
             last.clone_into(&mut now.at);
@@ -111,14 +108,6 @@ pub(super) async fn session(
         }
         reader.check()?;
     }
-}
-
-/// How many entries are read after these. A connection begins with one, so that each makes some
-/// progress before its first deadline that passes.
-fn most_next(most: usize, entries: &[StreamEntry]) -> usize {
-    let fields = entries.iter().flat_map(|(_, fields)| fields);
-    let bytes: usize = fields.map(|(name, value)| name.len() + value.len()).sum();
-    if bytes > MAX_RESPONSE_BYTES { (most / 2).max(1) } else { (most * 2).min(MAX_ENTRIES) }
 }
 
 fn note_lost(reader: &FeedReader, name: &str, lost: u64) {
@@ -153,16 +142,6 @@ mod tests {
         ] {
             assert_eq!(Position::parse(&position.to_string()), position);
         }
-    }
-
-    #[test]
-    fn fewer_entries_are_read_at_once_when_they_are_large() {
-        let large = vec![(b"id".to_vec(), vec![0; MAX_RESPONSE_BYTES])];
-        let [large, small] = [large, Vec::new()].map(|fields| [("1-0".to_owned(), fields)]);
-        assert_eq!(most_next(1, &small), 2);
-        assert_eq!(most_next(MAX_ENTRIES, &small), MAX_ENTRIES);
-        assert_eq!(most_next(600, &large), 300);
-        assert_eq!(most_next(1, &large), 1);
     }
 
     #[test]

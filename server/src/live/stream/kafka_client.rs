@@ -53,6 +53,8 @@ pub(super) struct Client {
     consumer: Option<Arc<Consumer>>,
     url: KafkaUrl,
     statistics: watch::Receiver<Statistics>,
+    /// What was last wrong with a broker.
+    failures: watch::Sender<Option<String>>,
 }
 
 type Consumer = StreamConsumer<Events>;
@@ -125,7 +127,8 @@ impl Client {
         let why = match made.expect("it does not panic") {
             Ok(consumer) => {
                 let consumer = Some(Arc::new(consumer));
-                return Ok(Client { consumer, url: url.clone(), statistics });
+                let failures = watch::Sender::new(None);
+                return Ok(Client { consumer, url: url.clone(), statistics, failures });
             }
             Err(KafkaError::ClientCreation(why)) => why,
             // Not the value: it may be a password.
@@ -144,14 +147,19 @@ impl Client {
         self.statistics.clone()
     }
 
-    /// Receives what librdkafka reports, and calls `report` with what is wrong with a broker. Ends
-    /// only when the consumer cannot go on.
-    pub(super) async fn listen(&self, report: impl Fn(String)) -> FeedError {
+    /// What is wrong with a broker, while [`listen`](Client::listen) runs.
+    pub(super) fn failures(&self) -> watch::Receiver<Option<String>> {
+        self.failures.subscribe()
+    }
+
+    /// Receives what librdkafka reports. Ends only when the consumer cannot go on. Each request runs
+    /// it, too: who of them receives an error is not defined.
+    pub(super) async fn listen(&self) -> FeedError {
         loop {
             match self.consumer().recv().await {
                 Err(error) => {
                     if error.rdkafka_error_code().is_some_and(|code| !is_noise(code)) {
-                        report(self.failed(&error).to_string());
+                        self.failures.send_replace(Some(self.failed(&error).to_string()));
                     }
                 }
                 Ok(_) => {
@@ -173,7 +181,7 @@ impl Client {
         let answer = tokio::select! {
             answer = answer => answer.expect("a request does not panic"),
             // So that it is known what is wrong.
-            wrong = self.listen(drop) => return Err(wrong),
+            wrong = self.listen() => return Err(wrong),
         };
         answer.map_err(|error| self.failed(&error))
     }

@@ -58,10 +58,7 @@ enum PublishError {
     Store(#[from] CallError),
     #[error("cannot read the log in {0}: {1}")]
     Log(String, std::io::Error),
-    #[error(
-        "the engine and the store have more of the log than {0}: if that was restored from an older copy, move it \
-         away and restart this server, which begins a new log"
-    )]
+    #[error("the engine or the store has frames of the log that are not here: {0}")]
     Older(String),
 }
 
@@ -169,14 +166,18 @@ impl EnginePublisher {
                 // The engine is for when the store is away, too. At a start it probably has what it
                 // says.
                 Err(error) => match self.last_in_engine(redis).await? {
-                    Some(last) if !self.is_lost => last,
+                    Some(last) if !self.is_lost => {
+                        // Not compared with what this process adds: those are other frames.
+                        if !self.is_compared && !self.log.was_opened_with(last) {
+                            return Err(self.older());
+                        }
+                        self.in_engine = Some(last);
+                        last
+                    }
                     _ => return Err(error.into()),
                 },
             },
         };
-        if last > self.log.last_seq() {
-            return Err(PublishError::Older(self.folder()));
-        }
         self.is_lost = false;
         self.last.send_replace(last);
         Ok(last + 1)
@@ -189,11 +190,14 @@ impl EnginePublisher {
         }
         let is_older = head.map_or(Ok(false), |head| self.log.is_older_than(head));
         if is_older.map_err(|error| PublishError::Log(self.folder(), error))? {
-            self.log.refuse_as_older();
-            return Err(PublishError::Older(self.folder()));
+            return Err(self.older());
         }
         self.is_compared = true;
         Ok(())
+    }
+
+    fn older(&self) -> PublishError {
+        PublishError::Older(self.log.refuse_as_older())
     }
 
     /// The number of the last frame in the engine; `None` when it has none, or has lost the stream.

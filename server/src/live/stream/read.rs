@@ -19,8 +19,11 @@ use crate::live::replication::access::{StreamTask, WriteAccess};
 const DEADLINE: Duration = Duration::from_secs(5);
 /// How long a read waits for an entry, in milliseconds.
 const BLOCK_MS: u64 = 1000;
-/// How many entries are read at once: each has at most 9 MiB.
+/// The most entries that are read at once: each has at most 9 MiB.
 const MAX_ENTRIES: usize = 16;
+/// Fewer entries are read after a response of more bytes: entries of other writers have any size,
+/// and a response has a deadline.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -146,6 +149,14 @@ fn entry(value: Value) -> Option<StreamEntry> {
     Some((number, fields))
 }
 
+/// How many entries are read after these, of which `most` were to be read. A connection begins with
+/// one, so that each makes some progress before its first deadline that passes.
+pub(super) fn most_next(most: usize, entries: &[StreamEntry], limit: usize) -> usize {
+    let fields = entries.iter().flat_map(|(_, fields)| fields);
+    let bytes: usize = fields.map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > MAX_RESPONSE_BYTES { (most / 2).max(1) } else { (most * 2).min(limit) }
+}
+
 /// Whether the number of an entry is before another one.
 pub(super) fn is_before(number: &str, other: &str) -> bool {
     let parse = |text: &str| {
@@ -196,16 +207,18 @@ impl EngineReader {
             Some(before) if is_before(&last, &before) => "0-0".to_owned(),
             Some(before) => before,
         };
+        let mut most = 1;
         loop {
             *after = Some(at.clone());
             let began = Instant::now();
-            let entries = entries_after(&mut redis, &stream, &at, MAX_ENTRIES).await?;
+            let entries = entries_after(&mut redis, &stream, &at, most).await?;
             self.access.set_stream_error(StreamTask::Read, None);
             if entries.is_empty() && is_before(&last_of(&mut redis, &stream).await?, &at) {
                 at = "0-0".to_owned();
                 continue;
             }
-            let is_end = entries.len() < MAX_ENTRIES;
+            let is_end = entries.len() < most;
+            most = most_next(most, &entries, MAX_ENTRIES);
             for (number, fields) in entries {
                 at = number;
                 for (_, segment) in fields.into_iter().filter(|(name, _)| name == b"segment") {
@@ -230,5 +243,15 @@ mod tests {
             assert!(is_before(one, other) && !is_before(other, one), "{one} {other}");
             assert!(!is_before(one, one));
         }
+    }
+
+    #[test]
+    fn fewer_entries_are_read_at_once_when_they_are_large() {
+        let large = vec![("1-0".to_owned(), vec![(b"id".to_vec(), vec![0; MAX_RESPONSE_BYTES])])];
+        let small = vec![("1-0".to_owned(), vec![(b"id".to_vec(), b"a".to_vec())])];
+        assert_eq!(most_next(1, &small, 1000), 2);
+        assert_eq!(most_next(1000, &small, 1000), 1000);
+        assert_eq!(most_next(600, &large, 1000), 300);
+        assert_eq!(most_next(1, &large, 1000), 1);
     }
 }
