@@ -134,6 +134,7 @@ impl Follower {
         };
         // A load catches its own panics; no other panic may end the poller, either.
         let result = AssertUnwindSafe(round).catch_unwind().await;
+        self.may_load_cached = false;
         let result = result.unwrap_or_else(|_| RoundResult::failed("the round panicked".into()));
         if self.is_hold_over() {
             self.end_hold(loader).await;
@@ -190,7 +191,6 @@ impl Follower {
         let cached = Followed { blob, bytes: None, by };
         self.may_load_cached = true;
         let mut result = self.follow_or_use_copy(loader, flags, &cached).await;
-        self.may_load_cached = false;
         if result.error.is_some()
             && !self.served.is_loaded()
             && let Some(generation) = loader.load_cached(&cached, &mut None).await

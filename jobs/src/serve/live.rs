@@ -151,6 +151,19 @@ impl LiveSettings {
         self.data_dir.is_some() && self.ack != Some(Ack::Memory)
     }
 
+    /// Refuses to leave a log unread: its IDs would be new again.
+    fn check_unused_folder(&self) -> Result<(), Error> {
+        let Some(folder) = &self.data_dir else { return Ok(()) };
+        let mut logs = std::fs::read_dir(folder.join("live")).into_iter().flatten();
+        if logs.next().is_none() {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "--ack memory would not read the live IDs in {}: choose another --ack, or leave --data-dir out",
+            folder.display()
+        )))
+    }
+
     /// Warns of a data folder if nothing can be added.
     pub(super) fn warn_of_unused_folder(&self) {
         if let Some(folder) = &self.data_dir {
@@ -175,8 +188,15 @@ impl LiveSettings {
         config.memory = self.memory;
         (config.max_filters, config.create) = (self.max_filters, self.create);
         (config.token, config.name, config.reserved_names) = (token, host(), not_served);
+        if config.ack == Ack::Memory {
+            self.check_unused_folder()?;
+        }
         if takes_ids && config.ack == Ack::Memory {
-            tracing::warn!("what is added ends with this process: give --data-dir DIR");
+            let remedy = match self.data_dir {
+                None => "give --data-dir DIR",
+                Some(_) => "--ack memory does not use the data folder",
+            };
+            tracing::warn!("what is added ends with this process: {remedy}");
         }
         let opening = tokio::task::spawn_blocking(move || Live::open(config));
         Ok(opening.await.expect("reading a log does not panic")?)

@@ -90,8 +90,8 @@ pub(super) async fn resolve(
     }
 }
 
-/// What the history says of a filter without pointers. Pointers in Redis are lost with its data, and
-/// a filter that lost its days must not answer as one that never had any.
+/// What the history says of a filter without pointers. Pointers in Redis are lost with its data,
+/// and a filter that lost its days must not answer as one that never had any.
 async fn newest_published(loader: &Loader, filter: &FilterName) -> Result<NewestDay, String> {
     let history = loader.store.pointer_history(filter).await.map_err(|e| loader.describe(&e))?;
     let published = history.iter().find(|event| event.outcome == Outcome::Published);

@@ -168,8 +168,8 @@ fn warn_if_clock_is_behind(folder: &Path, last_ms: u64, now_ms: u64, allowed: Du
     let ahead = Duration::from_millis(last_ms.saturating_sub(now_ms));
     if ahead > allowed {
         tracing::error!(
-            "{}: its last change is {} s in the future by this clock, and until then no window of it ends; \
-             set the clock, or delete the filter",
+            "{}: its last change is {} s in the future by this clock. Until then no window of it ends, and what is \
+             added has that time and day: set the clock; delete a filter that clients made",
             folder.display(),
             ahead.as_secs()
         );

@@ -149,6 +149,9 @@ struct SetState {
     /// day: whoever reads all logs takes it for a later one than those of other servers that were
     /// here before it.
     after_others_ms: u64,
+    /// When the shipping last asked for the number of the last frame: what the head of the log
+    /// calls complete before this time stays so.
+    marked_ms: u64,
     /// The hashes of one call that the log has to have.
     changed: Vec<u64>,
     deletions: Deletions,
@@ -156,6 +159,9 @@ struct SetState {
     /// their IDs were seen again. An add removes its IDs.
     late: LateDeletions,
 }
+
+/// How long before it is made a change may have read the clock.
+const MAX_STALL_MS: u64 = 60_000;
 
 /// What there is when an add is refused for want of memory. With less of it, or in another step of
 /// the window, the next add may find a place.
@@ -200,6 +206,7 @@ impl LiveSet {
                 deleted,
                 last_ms,
                 after_others_ms: 0,
+                marked_ms: 0,
                 changed,
                 deletions,
                 late: LateDeletions::new(),
@@ -246,6 +253,9 @@ impl LiveSet {
         }
         // The time of the table, which a clock that goes back does not take back.
         let now = now.max(state.last_ms).max(state.after_others_ms.min(end_of_day(now)));
+        // A thread may stall after it read the clock. More than that is a clock that was set back.
+        let is_stalled = state.marked_ms.saturating_sub(now) <= MAX_STALL_MS;
+        let now = if is_stalled { now.max(state.marked_ms) } else { now };
         state.last_ms = now;
         state.writer.tick(now);
         state.changed.clear();
@@ -263,6 +273,14 @@ impl LiveSet {
         changed.clear();
         changed.shrink_to(KEPT_CHANGES);
         (ticket, result)
+    }
+
+    /// The number of the last frame. What is changed after this call has a time of `now` or later,
+    /// also if its caller read the clock up to [`MAX_STALL_MS`] before.
+    pub(in crate::live) fn mark(&self, now: u64) -> u64 {
+        let mut state = lock(&self.state);
+        state.marked_ms = now;
+        state.log.as_ref().map_or(0, |log| log.last_seq())
     }
 
     /// Whether a change can be made now.

@@ -427,6 +427,41 @@ fn without_a_store_nobody_decides_for_longer_than_a_lease() {
 }
 
 #[test]
+fn who_ends_before_all_is_shipped_keeps_its_lease_for_a_restart() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(OLD).publish();
+    let daemon = serve(&backend, "decide", "data");
+    let [first, second]: [String; 2] = strangers(&daemon, 100_000, 2).try_into().unwrap();
+    add(&daemon, &[first]);
+    let live = Path::new(&backend.store).join("rt/live");
+    let lease = || std::fs::read_to_string(live.join("lease")).unwrap();
+    let shipped = || segments(&live).len();
+    until("it ships", || (shipped() > 0).then_some(()));
+    // Nothing more can be shipped: a file is where the day's folder was.
+    let (day, away) = (live.join(today().to_string()), live.with_extension("away"));
+    std::fs::rename(&day, &away).unwrap();
+    std::fs::write(&day, "").unwrap();
+    add(&daemon, std::slice::from_ref(&second));
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), 0);
+    let until_ms = |lease: &str| {
+        let lease: serde_json::Value = serde_json::from_str(lease).unwrap();
+        let until: jiff::Timestamp = lease["until"].as_str().unwrap().parse().unwrap();
+        until
+    };
+    assert!(until_ms(&lease()) > jiff::Timestamp::now(), "{}", lease());
+    std::fs::remove_file(&day).unwrap();
+    std::fs::rename(&away, &day).unwrap();
+    let daemon = serve(&backend, "decide", "data");
+    daemon.until("it decides", |daemon| wire(daemon).call("BF.ADD rt x") == ":1|");
+    assert_eq!(wire(&daemon).call(&format!("BF.ADD rt {second}")), ":0|");
+    // With nothing left, the lease is over at once.
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), 0);
+    assert!(until_ms(&lease()) <= jiff::Timestamp::now(), "{}", lease());
+}
+
+#[test]
 fn a_day_takes_over_what_a_follower_has_and_a_rollback_brings_it_back() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(OLD).publish();

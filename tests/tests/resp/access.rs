@@ -65,6 +65,18 @@ fn the_file_says_what_the_flags_say() {
     assert!(run.stderr.contains("--data-dir"), "{}", run.stderr);
 }
 
+#[test]
+fn a_log_is_not_left_unread_by_an_ack_that_keeps_nothing() {
+    let folder = TempDir::new().unwrap();
+    let daemon = LiveDaemon::on(folder.path(), &[]);
+    assert_eq!(daemon.connect().call("SADD s x"), ":1|");
+    daemon.kill();
+    let data = folder.path().to_str().unwrap();
+    let words = ["serve", "--resp", "127.0.0.1:0", "--data-dir", data, "--ack", "memory"];
+    let run = bloomsday(&words).run().expect(2);
+    assert!(run.stderr.contains("would not read the live IDs in"), "{}", run.stderr);
+}
+
 /// A store with a filter of today.
 fn backend() -> Backend {
     let backend = Backend::local();

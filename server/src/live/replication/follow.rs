@@ -214,27 +214,29 @@ impl LogFollower {
             self.fill_gaps().await;
             self.list_due = Instant::now() + LIST_INTERVAL;
         }
-        let (nodes, mut failed): (Vec<u64>, _) = (self.logs.keys().copied().collect(), None);
+        let nodes: Vec<u64> = self.logs.keys().copied().collect();
+        // A store that fails hides what else is wrong.
+        let (mut store_failed, mut log_failed) = (None, None);
         for node in nodes {
             // One log that cannot be read stops no other.
-            match self.read_head(node).await {
-                Ok(()) => {}
+            let read = match self.read_head(node).await {
+                Ok(()) => self.follow(node).await,
                 // Each other head would be waited for as long.
                 Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
-                Err(error) => {
-                    failed = Some(error);
-                    continue;
-                }
-            }
-            if let Err(error) = self.follow(node).await {
-                failed = Some(error);
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(()) => {}
+                Err(error @ FollowError::Store(_)) => store_failed = Some(error),
+                Err(error) => log_failed = Some(error),
             }
         }
-        if !matches!(failed, Some(FollowError::Store(_))) {
+        if store_failed.is_none() {
             self.access.note_logs_read();
         }
         let gap = || self.logs.iter().find_map(|(node, log)| log.first_gap(*node));
-        failed.or_else(gap).map_or_else(|| Ok(self.through_ms()), Err)
+        let failed = store_failed.or(log_failed).or_else(gap);
+        failed.map_or_else(|| Ok(self.through_ms()), Err)
     }
 
     /// Looks for new logs, forgets those that are gone, and notes who decides.
@@ -391,10 +393,12 @@ impl LogFollower {
     /// Reads the segments of a log that a listing has after the last one. Returns their number.
     async fn follow_listed(&mut self, node: u64) -> Result<usize, FollowError> {
         let last = self.logs[&node].last.clone();
-        let days = self.days();
-        let first = last.as_ref().map_or(*days.start(), |last| last.day.max(*days.start()));
+        let since = *self.days().start();
+        let first = last.as_ref().map_or(since, |last| last.day.max(since));
+        // Also days that are far ahead: a clock may have been, and all that came later is there.
+        let days = in_time(self.store.segment_days(&self.filter)).await?;
         let mut many = 0;
-        for day in first.through(*days.end()) {
+        for day in days.into_iter().filter(|day| *day >= first) {
             let after = last.as_ref();
             let keys = in_time(self.store.segments_of(&self.filter, day, node, after)).await?;
             let keys = from_next(keys, self.logs[&node].frames.after_read().unwrap_or(0));

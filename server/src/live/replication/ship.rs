@@ -44,7 +44,11 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The thread that ships. It ends soon after this is dropped.
-pub(crate) struct Shipper(TaskThread);
+pub(crate) struct Shipper {
+    thread: TaskThread,
+    /// Of each set.
+    statuses: Vec<Arc<ShipStatus>>,
+}
 
 impl Shipper {
     /// Ships these sets from now on. A set without a log is left out. `server` is the name in the
@@ -57,13 +61,14 @@ impl Shipper {
         promised: impl Fn(&FilterName) -> bool,
     ) -> Result<Shipper, Error> {
         let thread = TaskThreadBuilder::new("live-ship", "start the thread that ships live IDs");
-        let now = clock.now_ms();
+        let (now, mut statuses) = (clock.now_ms(), Vec::new());
         let tasks = sets
             .into_iter()
             .filter_map(|(filter, set)| {
                 let log = set.log()?;
                 let status = Arc::new(ShipStatus::new(now));
                 set.ship_with(status.clone());
+                statuses.push(status.clone());
                 let (store, server, clock) = (store.clone(), server.to_owned(), clock.clone());
                 let tail = Tail::new(log.folder());
                 let (next, head_due) = (None, Instant::now());
@@ -73,6 +78,7 @@ impl Shipper {
                 }
                 let shipper = LogShipper {
                     filter,
+                    set,
                     log,
                     status,
                     store,
@@ -89,25 +95,30 @@ impl Shipper {
                 Some(shipper.run(thread.stopping()).boxed())
             })
             .collect();
-        Ok(Shipper(thread.start(tasks)?))
+        Ok(Shipper { thread: thread.start(tasks)?, statuses })
     }
 
     /// Returns when the thread has panicked.
     pub(crate) async fn panicked(&self) {
-        self.0.panicked().await;
+        self.thread.panicked().await;
     }
 
-    /// Ships what there is, and ends; waits at most a few seconds.
-    pub(crate) async fn finish(&self) {
-        if !self.0.finish(FINISH_DEADLINE).await {
+    /// Ships what there is, and ends; waits at most a few seconds. Returns whether all is in the
+    /// store.
+    pub(crate) async fn finish(&self) -> bool {
+        self.thread.finish(FINISH_DEADLINE).await;
+        let is_all = self.statuses.iter().all(|status| status.is_all_shipped());
+        if !is_all {
             tracing::warn!("not all live IDs are in the store: the next start ships them");
         }
+        is_all
     }
 }
 
 /// The shipping of one set.
 struct LogShipper {
     filter: FilterName,
+    set: Arc<LiveSet>,
     log: Arc<Log>,
     status: Arc<ShipStatus>,
     store: Store,
@@ -138,12 +149,8 @@ enum ShipError {
     Store(#[from] CallError),
     #[error("cannot read the log in {0}: {1}")]
     Log(String, io::Error),
-    #[error(
-        "{0} is in the store with other content than the log has: if {1} was restored from an older copy, \
-         move it away and restart this server, as a standby if another one decides by now: it begins a new log, \
-         and what was shipped stays in the store"
-    )]
-    Other(String, String),
+    #[error("{key} is in the store with other content than the log has: {remedy}")]
+    Other { key: String, remedy: String },
     #[error(
         "{0} is damaged in the store: delete it, and it is written again from this server's log"
     )]
@@ -181,9 +188,12 @@ impl LogShipper {
                         // What was added since, and the head.
                         self.head_due = Instant::now();
                         self.mark = None;
-                        if let Err(error) = self.ship().await {
-                            let filter = &self.filter;
-                            tracing::warn!(%filter, "not all live IDs are in the store; the next start tries again: {error}");
+                        match self.ship().await {
+                            Ok(()) => self.status.shipped_all(),
+                            Err(error) => {
+                                let filter = &self.filter;
+                                tracing::warn!(%filter, "not all live IDs are in the store; the next start tries again: {error}");
+                            }
                         }
                     }
                     return;
@@ -195,7 +205,8 @@ impl LogShipper {
     /// Ships all that is synced.
     async fn ship(&mut self) -> Result<(), ShipError> {
         let began = self.clock.now_ms();
-        let (appended, synced) = (self.log.last_seq(), self.log.synced_seq());
+        let appended = self.set.mark(began);
+        let synced = self.log.synced_seq();
         // While IDs are added there are always frames that are not synced: those of an earlier
         // round say how far it is.
         let (marked_at, marked) = *self.mark.get_or_insert((began, appended));
@@ -230,6 +241,11 @@ impl LogShipper {
         Ok(())
     }
 
+    /// The store has other frames under this key: refuses changes.
+    fn other(&self, key: String) -> ShipError {
+        ShipError::Other { key, remedy: self.log.refuse_as_older() }
+    }
+
     /// Finds out what was shipped before this process.
     async fn find_next(&mut self) -> Result<u64, ShipError> {
         let node = self.log.node();
@@ -238,9 +254,7 @@ impl LogShipper {
         if let Some(head) = &head {
             let is_older = self.log.is_older_than(head);
             if is_older.map_err(|error| ShipError::Log(folder(), error))? {
-                self.log.refuse_as_older();
-                let head = format!("{}/live/heads/{node:016x}", self.filter);
-                return Err(ShipError::Other(head, folder()));
+                return Err(self.other(format!("{}/live/heads/{node:016x}", self.filter)));
             }
             self.created_ms = head.created_ms;
             // A clock that was ahead for a while may have written it.
@@ -259,8 +273,7 @@ impl LogShipper {
                 Err(_) => Ok(self.log.was_opened_with(key.first_seq)),
             };
             if !is_ours.map_err(|error| ShipError::Log(folder(), error))? {
-                self.log.refuse_as_older();
-                return Err(ShipError::Other(key.to_string(), folder()));
+                return Err(self.other(key.to_string()));
             }
         }
         self.next = Some(next);
@@ -319,8 +332,7 @@ impl LogShipper {
                 };
                 let same = self.log.last_of_same(&there, frames);
                 let Some(last) = same.map_err(|error| ShipError::Log(folder(), error))? else {
-                    self.log.refuse_as_older();
-                    return Err(ShipError::Other(key.to_string(), folder()));
+                    return Err(self.other(key.to_string()));
                 };
                 last
             }

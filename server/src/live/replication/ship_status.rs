@@ -1,7 +1,7 @@
 //! [`ShipStatus`]: how far the log of a set is in the store, for the status.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bloomsday_common::key::FilterName;
 
@@ -14,6 +14,8 @@ pub(in crate::live) struct ShipStatus {
     /// unknown.
     through_ms: AtomicU64,
     segments: AtomicU64,
+    /// Whether the shipping has ended with nothing left.
+    is_all_shipped: AtomicBool,
     error: Mutex<Option<String>>,
 }
 
@@ -22,6 +24,7 @@ impl ShipStatus {
         ShipStatus {
             through_ms: AtomicU64::new(now_ms),
             segments: AtomicU64::new(0),
+            is_all_shipped: AtomicBool::new(false),
             error: Mutex::default(),
         }
     }
@@ -51,6 +54,15 @@ impl ShipStatus {
     /// Everything that was changed before this time is in the store.
     pub(in crate::live) fn shipped_through(&self, ms: u64) {
         self.through_ms.fetch_max(ms, Ordering::Relaxed);
+    }
+
+    /// The shipping has ended, and nothing is left to ship.
+    pub(in crate::live) fn shipped_all(&self) {
+        self.is_all_shipped.store(true, Ordering::Relaxed);
+    }
+
+    pub(in crate::live) fn is_all_shipped(&self) -> bool {
+        self.is_all_shipped.load(Ordering::Relaxed)
     }
 
     pub(in crate::live) fn shipped_segment(&self) {

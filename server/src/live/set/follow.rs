@@ -297,6 +297,21 @@ mod tests {
         assert_eq!(last_of(&set), (midnight + 5_001, Op::Add));
     }
 
+    /// The head of the log calls complete what is before the mark.
+    #[test]
+    fn a_change_that_read_the_clock_before_a_mark_is_not_of_that_time() {
+        let folder = TempDir::new().unwrap();
+        let (set, _live, _below) = decided(&folder);
+        let midnight = 20_000 * DAY_MS.get();
+        set.mark(midnight);
+        drop(set.add_each(midnight - 300, &[mix64(1)], |_, _| ()).0);
+        assert_eq!(last_of(&set), (midnight, Op::Add));
+        // A clock that was ahead for a moment moves no time.
+        set.mark(midnight + 7_200_000);
+        drop(set.add_each(midnight + 5, &[mix64(2)], |_, _| ()).0);
+        assert_eq!(last_of(&set), (midnight + 5, Op::Add));
+    }
+
     /// A set that this process decides, over a day without IDs, and what has to live as long.
     fn decided(folder: &TempDir) -> (Arc<LiveSet>, Live, Arc<dyn Below>) {
         let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();

@@ -17,13 +17,14 @@ impl LiveSet {
         entries: &BTreeMap<u64, Vec<u64>>,
     ) -> (Ticket, Result<u64, SetError>) {
         let (mut new, mut last) = (0, Ticket::NONE);
-        let mut state = lock(&self.state);
-        // What the source before this one added may be more than waits to be written.
-        if let Some(log) = &state.log
+        // What the source before this one added may be more than waits to be written. Not under the
+        // lock of the set: a disk may hang.
+        if let Some(log) = self.log()
             && let Err(why) = log.write()
         {
             return (last, Err(SetError::Log(why)));
         }
+        let mut state = lock(&self.state);
         if let Err(refusal) = self.check(&state) {
             return (last, Err(refusal));
         }
@@ -52,6 +53,9 @@ impl LiveSet {
             changed.clear();
             changed.shrink_to(KEPT_CHANGES);
             if let Some(refused) = refusal {
+                if refused == SetError::Memory {
+                    state.full_at = Some(self.memory_now(&state));
+                }
                 return (last, Err(refused));
             }
         }

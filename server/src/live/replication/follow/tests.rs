@@ -271,6 +271,17 @@ async fn a_listing_without_a_segment_that_the_head_speaks_of_is_no_end_of_the_lo
     assert_eq!(lost(&follower, last), [0; 0]);
 }
 
+#[tokio::test]
+async fn what_a_clock_far_ahead_put_into_a_later_day_is_read() {
+    let folder = TempDir::new().unwrap();
+    let (mut log, mut follower) = log_and_follower(&folder);
+    log.change(&Event::Ship).await;
+    log.now += jiff::SignedDuration::from_hours(50);
+    log.change(&Event::Ship).await;
+    assert_eq!(follower.round().await.map(drop).map_err(|error| error.to_string()), Ok(()));
+    assert_eq!(lost(&follower, log.last()), [0; 0]);
+}
+
 proptest! {
     #[test]
     fn a_round_that_succeeds_has_all_and_one_after_the_log_is_whole_again_succeeds(
