@@ -152,8 +152,8 @@ impl Client {
         self.failures.subscribe()
     }
 
-    /// Receives what librdkafka reports. Ends only when the consumer cannot go on. Each request runs
-    /// it, too: who of them receives an error is not defined.
+    /// Receives what librdkafka reports. Ends only when the consumer cannot go on. Each request
+    /// runs it, too: who of them receives an error is not defined.
     pub(super) async fn listen(&self) -> FeedError {
         loop {
             match self.consumer().recv().await {
