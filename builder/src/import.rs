@@ -13,7 +13,7 @@ use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
-use crate::build::check_not_future;
+use crate::build_state::check_not_future;
 use crate::error::Error;
 use crate::publish::PointerSnapshot;
 use crate::report::Report;

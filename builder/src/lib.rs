@@ -27,6 +27,8 @@
 //! | [`scan`] | files → row groups → IDs, on all cores; knows Parquet, and Arrow in `scan::decode` |
 //! | [`segments`] | a day's live IDs in the store → the same hashes |
 //! | [`ids`] | a Parquet column's types → the bytes of its IDs; knows Parquet and Arrow |
+//! | `build_state` | how a build begins and ends, wherever its filter comes from |
+//! | `gather` | the input of a build → its distinct hashes, and a sample of its IDs |
 //! | [`budget`] | divides the memory of a build |
 //! | [`parts`] | the same steps as pure functions, for engines that run on many machines |
 //! | [`partition`] | partitions hashes, removes duplicates and counts, within a memory budget |
@@ -51,12 +53,14 @@
 
 pub mod budget;
 mod build;
+mod build_state;
 mod compact;
 mod deltas;
 mod earlier_day;
 pub mod error;
 pub mod fill;
 pub mod gates;
+mod gather;
 pub mod ids;
 mod import;
 mod job;

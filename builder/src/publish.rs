@@ -164,11 +164,11 @@ impl PointerSnapshot {
 #[derive(Debug)]
 pub struct PublishPlan {
     /// What it may do.
-    pub publish: Publish,
+    pub decision: Publish,
     /// The newest records of the filter's history.
     pub history: Vec<HistoryEvent>,
     /// The pointer as it was read.
-    now: Versioned<Pointer>,
+    pointer: Versioned<Pointer>,
 }
 
 /// Reads the pointer again and the history, and asks the protocol what a build may do with `blob`.
@@ -181,13 +181,13 @@ pub async fn plan(
     blob: &BlobKey,
     retention: Retention,
 ) -> Result<PublishPlan, Error> {
-    let now = store.pointer(&start.filter, start.day).await?;
-    let unchanged_since_start = now.version == start.read.version;
+    let pointer = store.pointer(&start.filter, start.day).await?;
+    let unchanged_since_start = pointer.version == start.read.version;
     let history = store.pointer_history(&start.filter).await?;
     let today = Day::of(Timestamp::now());
-    let past = Past::of(start.day, &history, &now.state, today, retention);
-    let publish = protocol::publish(blob, &now.state, unchanged_since_start, &past);
-    Ok(PublishPlan { publish, history, now })
+    let past = Past::of(start.day, &history, &pointer.state, today, retention);
+    let decision = protocol::publish(blob, &pointer.state, unchanged_since_start, &past);
+    Ok(PublishPlan { decision, history, pointer })
 }
 
 impl PublishPlan {
@@ -199,7 +199,7 @@ impl PublishPlan {
         let PointerSnapshot { filter, day, .. } = start;
         let update =
             |outcome, previous| PointerUpdate { outcome, previous, reason: None, remedy: None };
-        Ok(match &self.publish {
+        Ok(match &self.decision {
             Publish::Unchanged { .. } => update(Outcome::Unchanged, None),
             Publish::Advance { previous } => update(Outcome::Published, previous.clone()),
             Publish::Superseded { now } => {
@@ -253,7 +253,7 @@ pub async fn advance(
     if let Some(why) = store.mark_pointers(filter).await? {
         tracing::warn!("{why}");
     }
-    let previous = match plan.publish {
+    let previous = match plan.decision {
         Publish::Advance { previous } => previous,
         Publish::Unchanged { unrecorded: true } => {
             // An earlier build ended right after it had moved the pointer, or a later one of the
@@ -261,18 +261,19 @@ pub async fn advance(
             record_unchanged(store, filter, event).await;
             return Ok(preview);
         }
+        Publish::Unchanged { unrecorded: false } => return Ok(preview),
         // Pointer and history may be of two moments: one that had not moved yet looks deleted.
-        _ if preview.outcome == Outcome::Superseded => {
+        Publish::Superseded { .. } | Publish::RolledBack { .. } => {
             return Ok(unchanged_after_all(store, start, blob, event).await.unwrap_or(preview));
         }
-        _ => return Ok(preview),
+        Publish::Unreadable { .. } => unreachable!("the preview is an error"),
     };
     let event = HistoryEvent { outcome: Outcome::Pending, previous, ..event.clone() };
     store.append_event(filter, &event).await?;
     keep_from_prune(store, blob, retention).await?;
     crash_point("recorded");
     let pointer = pointer_to(blob, header, &event);
-    match store.put_pointer(filter, day, &pointer, &plan.now.version).await {
+    match store.put_pointer(filter, day, &pointer, &plan.pointer.version).await {
         Ok(()) => {
             crash_point("pointed");
             Ok(preview)

@@ -9,7 +9,7 @@ use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
-use crate::build::{BuildState, advance_or_preview, check_not_future, finish};
+use crate::build_state::{BuildState, advance_or_preview, check_not_future, finish};
 use crate::error::Error;
 use crate::publish::{self, PointerSnapshot, Uploaded};
 use crate::report::Report;

@@ -23,7 +23,7 @@ use super::fill::{FillPlan, Filled, absent_in};
 use super::gather::check_column;
 use super::ranges::Ranges;
 use super::totals::RangeTotals;
-use crate::build::{self, BuildState};
+use crate::build_state::{self, BuildState};
 use crate::earlier_day::Comparison;
 use crate::error::Error;
 use crate::job::Job;
@@ -83,7 +83,7 @@ impl Coordinator {
     /// whose input has hashes in place of IDs; the store's.
     pub async fn begin(job: Job, store: Store) -> Result<Coordinator, Error> {
         check_possible(&job)?;
-        let state = build::begin(&job, &store).await?;
+        let state = build_state::begin(&job, &store).await?;
         let ranges = Ranges::new(1);
         Ok(Coordinator {
             job,
@@ -315,10 +315,10 @@ impl Coordinator {
     pub async fn finish(self) -> Result<Report, Error> {
         let Coordinator { job, store, state, compared, sealed, .. } = self;
         match sealed {
-            None => build::refuse_empty(&job, &store, state).await,
+            None => build_state::refuse_empty(&job, &store, state).await,
             Some((header, blob)) => {
                 let uploaded = Uploaded::Streamed(&blob);
-                build::conclude(&job, &store, state, &header, uploaded, compared).await
+                build_state::conclude(&job, &store, state, &header, uploaded, compared).await
             }
         }
     }
