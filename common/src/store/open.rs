@@ -27,7 +27,7 @@ impl Store {
     /// [`Error::StoreUrl`] for an invalid address, or a kind of store that was not compiled in;
     /// [`Error::NoStore`] for a local folder that does not exist.
     pub fn open(address: &str) -> Result<Store, Error> {
-        store(address, IfMissing::Refuse, Retries::FEW)
+        open_store(address, IfMissing::Refuse, Retries::FEW)
     }
 
     /// Opens a store that was there before: as [`Store::open`], but a local folder may be missing
@@ -51,7 +51,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`], except [`Error::NoStore`].
     pub fn open_unmounted(address: &str) -> Result<Store, Error> {
-        store(address, IfMissing::Wait, Retries::FEW)
+        open_store(address, IfMissing::Wait, Retries::FEW)
     }
 
     /// Opens a store for a build: as [`Store::open`], but makes a local folder that does not exist,
@@ -73,7 +73,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`], and [`Error::File`] when the folder cannot be made.
     pub fn create(address: &str) -> Result<Store, Error> {
-        store(address, IfMissing::Make, Retries::MANY)
+        open_store(address, IfMissing::Make, Retries::MANY)
     }
 
     /// Opens a store for a build that writes nothing, perhaps the first one: as [`Store::create`],
@@ -82,7 +82,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`], except [`Error::NoStore`].
     pub fn preview(address: &str) -> Result<Store, Error> {
-        match store(address, IfMissing::Refuse, Retries::MANY) {
+        match open_store(address, IfMissing::Refuse, Retries::MANY) {
             Err(Error::NoStore { path }) => {
                 Ok(Store::over(Arc::new(object_store::memory::InMemory::new()), &path))
             }
@@ -143,9 +143,9 @@ enum IfMissing {
     Wait,
 }
 
-fn store(address: &str, if_missing: IfMissing, retries: Retries) -> Result<Store, Error> {
+fn open_store(address: &str, if_missing: IfMissing, retries: Retries) -> Result<Store, Error> {
     let Some(folder) = local_path(address)? else {
-        let location = open(address, retries)?;
+        let location = locate(address, retries)?;
         let name = location.name.trim_end_matches('/');
         let objects = Objects::new(location.objects, location.path, name, location.read_only)
             .with_uncached(uncached(address)?);
@@ -154,7 +154,7 @@ fn store(address: &str, if_missing: IfMissing, retries: Retries) -> Result<Store
     let display = folder.display().to_string();
     let failed = |doing, source| Error::File { doing, path: display.clone(), source };
     if folder.is_file() {
-        return Err(wrong(address, "it is no folder"));
+        return Err(bad_address(address, "it is no folder"));
     }
     if if_missing == IfMissing::Make {
         std::fs::create_dir_all(&folder).map_err(|source| failed("make the folder", source))?;
@@ -163,8 +163,8 @@ fn store(address: &str, if_missing: IfMissing, retries: Retries) -> Result<Store
         let real = folder.canonicalize().map_err(|source| failed("open the folder", source))?;
         (local(&real, &display)?, Path::default(), real)
     } else if if_missing == IfMissing::Wait {
-        let real = real_path(&folder).map_err(|why| wrong(address, why))?;
-        let root = Path::from_absolute_path(&real).map_err(|e| wrong(address, e))?;
+        let real = real_path(&folder).map_err(|why| bad_address(address, why))?;
+        let root = Path::from_absolute_path(&real).map_err(|e| bad_address(address, e))?;
         (local(std::path::Path::new("/"), &display)?, root, real)
     } else {
         return Err(Error::NoStore { path: display });
@@ -184,24 +184,24 @@ fn store(address: &str, if_missing: IfMissing, retries: Retries) -> Result<Store
 /// # Errors
 /// [`Error::StoreUrl`] for an invalid address, or a kind of store that was not compiled in.
 pub fn open_objects(address: &str) -> Result<Location, Error> {
-    open(address, Retries::MANY)
+    locate(address, Retries::MANY)
 }
 
-fn open(address: &str, retries: Retries) -> Result<Location, Error> {
+fn locate(address: &str, retries: Retries) -> Result<Location, Error> {
     if let Some(path) = local_path(address)? {
         // What exists is named by its real path, so that `..` and links mean what the shell means.
         let real = path.canonicalize().or_else(|_| std::path::absolute(&path));
-        let absolute = real.map_err(|e| wrong(address, e))?;
-        let path = Path::from_absolute_path(&absolute).map_err(|e| wrong(address, e))?;
+        let absolute = real.map_err(|e| bad_address(address, e))?;
+        let path = Path::from_absolute_path(&absolute).map_err(|e| bad_address(address, e))?;
         let root = PathBuf::from("/");
         let objects = local(&root, address)?;
         let name = redact_url(address);
         return Ok(Location { objects, path, name, folder: Some(root), read_only: false });
     }
-    let url = Url::parse(address).map_err(|e| wrong(address, e))?;
+    let url = Url::parse(address).map_err(|e| bad_address(address, e))?;
     if url.scheme() == "hdfs" {
-        let path =
-            Path::from_url_path(url.path()).map_err(|e| wrong(&url_without_secrets(&url), e))?;
+        let path = Path::from_url_path(url.path())
+            .map_err(|e| bad_address(&url_without_secrets(&url), e))?;
         let objects = hdfs(&url, retries)?;
         return Ok(Location {
             objects,
@@ -216,7 +216,7 @@ fn open(address: &str, retries: Retries) -> Result<Location, Error> {
             None => "the name of the bucket or server is missing after ://",
             Some(_) => "a URL begins with s3://, az://, gs://, hdfs://, https:// or the like",
         };
-        wrong(&url_without_secrets(&url), why)
+        bad_address(&url_without_secrets(&url), why)
     })?;
     let objects = remote(&scheme, &url, retries)?;
     let read_only = matches!(scheme, ObjectStoreScheme::Http);
@@ -239,7 +239,7 @@ fn uncached(address: &str) -> Result<Option<Arc<dyn ObjectStore>>, Error> {
 /// The path, if the address is a path or a `file:` URL.
 fn local_path(address: &str) -> Result<Option<PathBuf>, Error> {
     if address.is_empty() {
-        return Err(wrong(address, "it is empty"));
+        return Err(bad_address(address, "it is empty"));
     }
     if !address.contains("://") {
         // What is left of a URL that somebody took for a path.
@@ -251,20 +251,21 @@ fn local_path(address: &str) -> Result<Option<PathBuf>, Error> {
             // The rest of it may be a password.
             let why = "a URL has two slashes after the colon; a folder of this name is ./NAME";
             let dots = if rest.is_empty() { "" } else { "/…" };
-            return Err(wrong(&format!("{scheme}:{dots}"), why));
+            return Err(bad_address(&format!("{scheme}:{dots}"), why));
         }
         return Ok(Some(PathBuf::from(address)));
     }
     if !address.starts_with("file://") {
         return Ok(None);
     }
-    let url = Url::parse(address).map_err(|e| wrong(address, e))?;
-    let path = url.to_file_path().map_err(|()| wrong(address, "a file URL is file:///PATH"))?;
+    let url = Url::parse(address).map_err(|e| bad_address(address, e))?;
+    let path =
+        url.to_file_path().map_err(|()| bad_address(address, "a file URL is file:///PATH"))?;
     Ok(Some(path))
 }
 
 fn local(root: &std::path::Path, address: &str) -> Result<Arc<dyn ObjectStore>, Error> {
-    let files = LocalFileSystem::new_with_prefix(root).map_err(|e| wrong(address, e))?;
+    let files = LocalFileSystem::new_with_prefix(root).map_err(|e| bad_address(address, e))?;
     // Off by default, but a blob must be on the disk before a pointer names it.
     Ok(Arc::new(files.with_fsync(true)))
 }
@@ -302,7 +303,7 @@ fn remote(
             let builder = environment("AWS_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
             let store = builder.with_retry(retries.into()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
+            Ok(Arc::new(store.map_err(|e| bad_address(&url_without_secrets(url), e))?))
         }
         #[cfg(feature = "gcp")]
         ObjectStoreScheme::GoogleCloudStorage => {
@@ -311,7 +312,7 @@ fn remote(
             let builder = environment("GOOGLE_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
             let store = builder.with_retry(retries.into()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
+            Ok(Arc::new(store.map_err(|e| bad_address(&url_without_secrets(url), e))?))
         }
         #[cfg(feature = "azure")]
         ObjectStoreScheme::MicrosoftAzure => {
@@ -319,7 +320,7 @@ fn remote(
             let builder = environment("AZURE_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
             let store = builder.with_retry(retries.into()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
+            Ok(Arc::new(store.map_err(|e| bad_address(&url_without_secrets(url), e))?))
         }
         #[cfg(feature = "http-store")]
         ObjectStoreScheme::Http => http(url, None, retries),
@@ -328,7 +329,7 @@ fn remote(
                 "{other:?} is not compiled in: use a local path, or build with the feature \
                  `aws`, `azure`, `gcp` or `http-store`"
             );
-            Err(wrong(&url_without_secrets(url), why))
+            Err(bad_address(&url_without_secrets(url), why))
         }
     }
 }
@@ -344,7 +345,7 @@ fn http(
     if url.password().is_some() || !url.username().is_empty() || url.query().is_some() {
         let why = "a user, a password or a query in an HTTP address would appear in logs: \
                    serve the blobs without, inside a network that may read them";
-        return Err(wrong(&url_without_secrets(url), why));
+        return Err(bad_address(&url_without_secrets(url), why));
     }
     let mut base = url.clone();
     base.set_path("/");
@@ -357,13 +358,13 @@ fn http(
     }
     let builder = object_store::http::HttpBuilder::new().with_url(base.as_str());
     let store = builder.with_client_options(options).with_retry(retries.into()).build();
-    Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
+    Ok(Arc::new(store.map_err(|e| bad_address(&url_without_secrets(url), e))?))
 }
 
 #[cfg(feature = "hdfs")]
 fn hdfs(url: &Url, retries: Retries) -> Result<Arc<dyn ObjectStore>, Error> {
     if url.host_str().is_none_or(str::is_empty) {
-        return Err(wrong(
+        return Err(bad_address(
             &url_without_secrets(url),
             "write hdfs://NAMENODE:PORT/PATH or hdfs://NAMESERVICE/PATH",
         ));
@@ -371,12 +372,15 @@ fn hdfs(url: &Url, retries: Retries) -> Result<Arc<dyn ObjectStore>, Error> {
     let mut base = url.clone();
     base.set_path("");
     let opened = super::hdfs::open(base.as_str(), retries.max);
-    opened.map_err(|e| wrong(&url_without_secrets(url), e))
+    opened.map_err(|e| bad_address(&url_without_secrets(url), e))
 }
 
 #[cfg(not(feature = "hdfs"))]
 fn hdfs(url: &Url, _: Retries) -> Result<Arc<dyn ObjectStore>, Error> {
-    Err(wrong(&url_without_secrets(url), "HDFS is not compiled in: build with the feature `hdfs`"))
+    Err(bad_address(
+        &url_without_secrets(url),
+        "HDFS is not compiled in: build with the feature `hdfs`",
+    ))
 }
 
 /// Settings from the environment whose names begin with `prefix` and that the backend knows.
@@ -392,7 +396,7 @@ fn environment<K: std::str::FromStr>(prefix: &'static str) -> impl Iterator<Item
 
 /// The error for an address, without its password: neither in the address nor in a parser's
 /// message, which often repeats the address.
-fn wrong(address: &str, why: impl ToString) -> Error {
+fn bad_address(address: &str, why: impl ToString) -> Error {
     let url = redact_url(address);
     let why = redact_urls(&why.to_string().replace(address, &url));
     Error::StoreUrl { url, why }
