@@ -204,7 +204,7 @@ impl Follower {
         // failed, or the guard holds its blob back: either way the cached one stays.
         if is_current && result.followed.is_none() {
             self.cache_writer.clear_next();
-            self.state.loaded_fallback(&cached);
+            self.state.note_current(&cached);
             if result.error.is_some() {
                 result.outcome = ReloadOutcome::Swapped;
             }
@@ -264,7 +264,7 @@ impl Follower {
         let followed = match self.resolve(loader, days).await {
             Ok(followed) => followed,
             Err(error) => {
-                let why = self.why_unresolved(error, rejected_newer.is_none(), loader.clock.now());
+                let why = self.note_unresolved(error, rejected_newer.is_none(), loader.clock.now());
                 return Attempt::Done(RoundResult::failed_after(rejected_newer, why));
             }
         };
@@ -298,11 +298,12 @@ impl Follower {
             return false;
         }
         let upload = loader.upload_of(&followed.blob).await;
-        self.state.is_uploaded_again(followed, upload.as_deref())
+        self.state.look_for_new_upload(followed, upload.as_deref())
     }
 
-    /// Why pin and pointers name no blob. A hold that is over ends if the store itself says so.
-    fn why_unresolved(&mut self, error: ResolveError, is_newest: bool, now: Timestamp) -> String {
+    /// Notes what it means that pin and pointers name no blob, and returns why. A hold that is over
+    /// ends if the store itself says so.
+    fn note_unresolved(&mut self, error: ResolveError, is_newest: bool, now: Timestamp) -> String {
         let (why, is_read) = match error {
             ResolveError::Unreachable(why) => (why, false),
             ResolveError::NoTarget(why) => {
@@ -343,7 +344,7 @@ impl Follower {
             Err(error) => error,
         };
         if let LoadError::Permanent { why, upload } = &error {
-            self.state.rejected(&followed, why, upload.clone());
+            self.state.note_rejected(&followed, why, upload.clone());
         }
         let may_try_older = !self.served.is_loaded() && !older.is_empty();
         match error {
@@ -369,7 +370,7 @@ impl Follower {
     ) -> RoundResult {
         self.status.last_error = Some(rejected_newer.to_owned());
         self.swap(loader, generation, &followed).await;
-        self.state.loaded_fallback(&followed);
+        self.state.note_current(&followed);
         RoundResult {
             outcome: ReloadOutcome::Swapped,
             followed: Some(followed),
@@ -400,7 +401,7 @@ impl Follower {
         self.guard.release();
         self.status.last_error = None;
         self.swap(loader, generation, &followed).await;
-        self.state.loaded(&followed);
+        self.state.note_loaded(&followed);
         RoundResult::ok(ReloadOutcome::Swapped, followed)
     }
 
@@ -432,7 +433,7 @@ impl Follower {
         }
         self.guard.release();
         self.swap(loader, generation, &followed).await;
-        self.state.loaded(&followed);
+        self.state.note_loaded(&followed);
     }
 
     /// Reads pin and pointers. A hold that ends during the read is ended.

@@ -316,7 +316,7 @@ impl Live {
         self.0.changes.load(Ordering::Acquire)
     }
 
-    /// The set of this name. One whose time has come is dropped.
+    /// The set of this name. One whose time has come is removed here, with its log.
     pub(crate) fn get(&self, key: &Key, now: u64) -> Option<Arc<LiveSet>> {
         let set = self.sets().get(key).cloned()?;
         if set.expires_at().is_some_and(|at| at <= now) {

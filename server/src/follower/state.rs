@@ -90,9 +90,9 @@ impl FollowState {
         }
     }
 
-    /// The blob was loaded and swapped in.
-    pub(crate) fn loaded(&mut self, followed: &Followed) {
-        self.loaded_fallback(followed);
+    /// The blob that is followed was loaded and swapped in.
+    pub(crate) fn note_loaded(&mut self, followed: &Followed) {
+        self.note_current(followed);
         self.remember(followed);
     }
 
@@ -100,8 +100,13 @@ impl FollowState {
         self.rejected.iter().find(|rejected| rejected.identity == identity(followed))
     }
 
-    /// Whether to load a rejected blob again, since it is in the store by another upload now.
-    pub(crate) fn is_uploaded_again(&mut self, followed: &Followed, upload: Option<&str>) -> bool {
+    /// Counts a look at a rejected blob. Returns whether to load it again, since it is in the store
+    /// by another upload now.
+    pub(crate) fn look_for_new_upload(
+        &mut self,
+        followed: &Followed,
+        upload: Option<&str>,
+    ) -> bool {
         let identity = identity(followed);
         let Some(rejected) = self.rejected.iter_mut().find(|of| of.identity == identity) else {
             return false;
@@ -116,7 +121,7 @@ impl FollowState {
     }
 
     /// The blob, which is of this upload, has a permanent error.
-    pub(crate) fn rejected(&mut self, followed: &Followed, why: &str, upload: Option<String>) {
+    pub(crate) fn note_rejected(&mut self, followed: &Followed, why: &str, upload: Option<String>) {
         let identity = identity(followed);
         // An operator's reload may have loaded the same upload again.
         let (loads, looks) = match self.find_rejected(followed) {
@@ -131,8 +136,8 @@ impl FollowState {
         }
     }
 
-    /// An older blob was loaded in place of a rejected one, which stays remembered.
-    pub(crate) fn loaded_fallback(&mut self, followed: &Followed) {
+    /// The blob is current, perhaps in place of a rejected newer one, which stays remembered.
+    pub(crate) fn note_current(&mut self, followed: &Followed) {
         self.current = Some(followed.blob.clone());
         // Also the day of a fallback: after a clock steps back, no older day may replace it.
         self.last_followed = self.last_followed.max(followed.pointer_day());
@@ -182,7 +187,7 @@ mod tests {
     fn a_new_blob_is_loaded_and_the_current_one_is_not() {
         let mut state = FollowState::default();
         assert_eq!(state.next(&followed(1), false), Next::Load);
-        state.loaded(&followed(1));
+        state.note_loaded(&followed(1));
         assert_eq!(state.next(&followed(1), true), Next::Stay);
         assert_eq!(state.next(&followed(2), false), Next::Load);
     }
@@ -190,19 +195,19 @@ mod tests {
     #[test]
     fn a_damaged_blob_is_not_fetched_again_until_the_pointer_changes_or_an_operator_reloads() {
         let mut state = FollowState::default();
-        state.loaded(&followed(1));
-        state.rejected(&followed(2), "digest", None);
+        state.note_loaded(&followed(1));
+        state.note_rejected(&followed(2), "digest", None);
         assert_eq!(state.next(&followed(2), false), Next::KeepCurrent("digest".into()));
         assert_eq!(state.next(&followed(2), true), Next::Load);
         assert_eq!(state.next(&followed(3), false), Next::Load);
-        state.loaded(&followed(3));
+        state.note_loaded(&followed(3));
         assert_eq!(state.next(&followed(2), false), Next::Load, "the pointer changed");
     }
 
     #[test]
     fn a_damaged_blob_that_was_uploaded_again_is_known_by_the_store() {
         let mut state = FollowState::default();
-        assert!(!state.is_uploaded_again(&followed(2), Some("b")), "it was not rejected");
+        assert!(!state.look_for_new_upload(&followed(2), Some("b")), "it was not rejected");
         for (at, now, again) in [
             (Some("a"), Some("a"), false),
             (Some("a"), Some("b"), true),
@@ -211,36 +216,36 @@ mod tests {
             (None, Some("a"), true),
         ] {
             let mut state = FollowState::default();
-            state.rejected(&followed(2), "digest", at.map(str::to_owned));
-            assert_eq!(state.is_uploaded_again(&followed(2), now), again, "{at:?} {now:?}");
+            state.note_rejected(&followed(2), "digest", at.map(str::to_owned));
+            assert_eq!(state.look_for_new_upload(&followed(2), now), again, "{at:?} {now:?}");
         }
         // A store that always says another: loaded less and less often.
         let mut loads = 0;
         for look in 0..1_000 {
-            if loads == 0 || state.is_uploaded_again(&followed(2), Some(&look.to_string())) {
-                state.rejected(&followed(2), "digest", Some(format!("before {look}")));
+            if loads == 0 || state.look_for_new_upload(&followed(2), Some(&look.to_string())) {
+                state.note_rejected(&followed(2), "digest", Some(format!("before {look}")));
                 loads += 1;
             }
         }
         assert!((8..16).contains(&loads), "{loads} loads");
         // Reloads by an operator make nothing later.
         let mut state = FollowState::default();
-        (0..50).for_each(|_| state.rejected(&followed(2), "digest", Some("a".into())));
-        assert!(state.is_uploaded_again(&followed(2), Some("b")));
+        (0..50).for_each(|_| state.note_rejected(&followed(2), "digest", Some("a".into())));
+        assert!(state.look_for_new_upload(&followed(2), Some("b")));
     }
 
     #[test]
     fn every_damaged_blob_is_remembered_up_to_a_bound() {
         let mut state = FollowState::default();
         for digit in [1, 2, 3, 2] {
-            state.rejected(&followed(digit), "digest", None);
+            state.note_rejected(&followed(digit), "digest", None);
         }
         for digit in [1, 2, 3] {
             assert_eq!(state.next(&followed(digit), false), Next::TryOlder("digest".into()));
             assert_eq!(state.next(&followed(digit), true), Next::Load);
         }
         for size in 0..1_000 {
-            state.rejected(&Followed { bytes: Some(size), ..followed(9) }, "digest", None);
+            state.note_rejected(&Followed { bytes: Some(size), ..followed(9) }, "digest", None);
         }
         assert_eq!(state.rejected.len(), MAX_REJECTED);
     }
@@ -248,9 +253,9 @@ mod tests {
     #[test]
     fn a_corrected_size_in_the_record_is_loaded_again() {
         let mut state = FollowState::default();
-        state.loaded(&followed(1));
+        state.note_loaded(&followed(1));
         let short = Followed { bytes: Some(5), ..followed(2) };
-        state.rejected(&short, "too many bytes", None);
+        state.note_rejected(&short, "too many bytes", None);
         assert_eq!(state.next(&short, false), Next::KeepCurrent("too many bytes".into()));
         assert_eq!(state.next(&followed(2), false), Next::Load);
     }
@@ -266,10 +271,10 @@ mod tests {
         assert!(!state.is_judged(&Followed { by: pin, ..followed(1) }, before));
         let rollback = FollowedBy::Pointer { day: today.plus(1) };
         assert!(!state.is_judged(&Followed { by: rollback, ..followed(1) }, before));
-        state.loaded(&followed(1));
+        state.note_loaded(&followed(1));
         assert!(!state.is_judged(&followed(1), before), "it was current before");
         for digit in 2..=u8::MAX {
-            state.loaded(&followed(digit));
+            state.note_loaded(&followed(digit));
         }
         assert_eq!(state.served.len(), MAX_SERVED);
     }
@@ -277,9 +282,9 @@ mod tests {
     #[test]
     fn without_a_live_filter_a_damaged_blob_sends_the_search_to_older_days() {
         let mut state = FollowState::default();
-        state.rejected(&followed(2), "digest", None);
+        state.note_rejected(&followed(2), "digest", None);
         assert_eq!(state.next(&followed(2), false), Next::TryOlder("digest".into()));
-        state.loaded_fallback(&followed(1));
+        state.note_current(&followed(1));
         assert_eq!(state.next(&followed(2), false), Next::KeepCurrent("digest".into()));
         // After a clock steps back, not even a fallback is replaced by an older day.
         assert_eq!(state.last_followed(), followed(1).pointer_day());

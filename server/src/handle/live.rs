@@ -116,10 +116,7 @@ impl FilterHandle {
             }
             SetError::Layout => return Error::NotBlocked { filter },
             SetError::NotLoaded => return Error::NotLoaded { filter },
-            SetError::Memory => "the limit on the memory of live filters is reached".into(),
-            SetError::Copies | SetError::Full => "it is full".into(),
-            SetError::Gone => "it was dropped".into(),
-            SetError::Log(why) => why.to_string(),
+            other => other.to_string(),
         };
         Error::ChangeRefused { filter, why }
     }

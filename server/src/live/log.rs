@@ -10,10 +10,12 @@
 //! | module | contents |
 //! |---|---|
 //! | `syncer` | the thread that syncs logs, and what waits for it |
+//! | `sync` | one sync of a log, for all that wait |
 //! | `older_copy` | whether the folder was restored from an older copy |
 //! | `tail` | the frames of a log that follow a number, while its writer appends |
 
 mod older_copy;
+mod sync;
 pub(super) mod syncer;
 pub(super) mod tail;
 
@@ -31,7 +33,7 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::live::segment::{self, Frames, Header, MAX_FRAME_HASHES, Op};
 use tokio::sync::watch;
 
-use self::syncer::{Queued, Syncer};
+use self::syncer::Syncer;
 use super::lock::lock;
 
 /// A segment that is longer is closed as soon as all of it is synced, and another begun.
@@ -81,7 +83,7 @@ pub(super) struct Log {
     syncer: Arc<Syncer>,
     /// Whether it is in the syncer's queue.
     is_queued: AtomicBool,
-    /// Set under the lock of `file`.
+    /// Set under the lock of `files`.
     is_removed: AtomicBool,
     /// Whether it was reported that its folder cannot be removed.
     is_stuck: AtomicBool,
@@ -89,6 +91,7 @@ pub(super) struct Log {
     pub(super) failing_syncs: AtomicBool,
     #[cfg(test)]
     pub(super) failing_writes: AtomicBool,
+    /// The number of the last frame that is written, synced or not.
     written: AtomicU64,
     /// The number of the last frame that others can read, if acknowledgements wait for that.
     shipped: OnceLock<watch::Receiver<u64>>,
@@ -112,8 +115,8 @@ struct LogFiles {
     not_closed: Option<Instant>,
     /// What could not be written, or was taken to be written.
     unwritten: Vec<u8>,
-    /// The number of the first and of the last frame in it.
-    unwritten_seqs: (u64, u64),
+    /// The number of the last frame in it. The first one is the one after `Log::written`.
+    last_unwritten: u64,
 }
 
 struct OpenSegment {
@@ -316,16 +319,15 @@ impl Log {
     /// sync nobody writes.
     fn write_to(&self, files: &mut LogFiles) -> Result<(), Arc<str>> {
         self.check_synced()?;
-        let LogFiles { unwritten, unwritten_seqs, .. } = files;
+        let LogFiles { unwritten, last_unwritten, .. } = files;
         {
             let mut pending = lock(&self.pending);
             if unwritten.is_empty() {
-                unwritten_seqs.0 = self.written.load(Ordering::Relaxed) + 1;
                 mem::swap(unwritten, &mut pending.bytes);
             } else {
                 unwritten.append(&mut pending.bytes);
             }
-            unwritten_seqs.1 = pending.next_seq - 1;
+            *last_unwritten = pending.next_seq - 1;
         }
         if unwritten.is_empty() {
             return Ok(());
@@ -334,7 +336,7 @@ impl Log {
             // Nobody will look for these.
             unwritten.clear();
             (files.open, files.full) = (None, Vec::new());
-            self.written.store(unwritten_seqs.1, Ordering::Release);
+            self.written.store(*last_unwritten, Ordering::Release);
             return Ok(());
         }
         let mut begin = 0;
@@ -364,10 +366,11 @@ impl Log {
         if self.failing_writes.load(Ordering::Relaxed) {
             return Err(io::Error::other("the disk of this test"));
         }
-        let LogFiles { open, unwritten, unwritten_seqs, .. } = files;
+        let LogFiles { open, unwritten, last_unwritten, .. } = files;
+        let first_seq = self.written.load(Ordering::Relaxed) + 1;
         let segment = match open {
             Some(segment) => segment,
-            None => open.insert(self.create(unwritten_seqs.0)?),
+            None => open.insert(self.create(first_seq)?),
         };
         if segment.is_torn {
             // A part of a frame would make all later ones unreadable.
@@ -376,9 +379,9 @@ impl Log {
         let unwritten = &unwritten[begin..];
         let missing = MAX_OPEN_BYTES.saturating_sub(segment.bytes) as usize;
         let (bytes, next_seq) = if unwritten.len() <= missing {
-            (unwritten.len(), unwritten_seqs.1 + 1)
+            (unwritten.len(), *last_unwritten + 1)
         } else {
-            first_frames(unwritten, unwritten_seqs.0, missing)?
+            first_frames(unwritten, first_seq, missing)?
         };
         segment.is_torn = true;
         (&*segment.file).write_all(&unwritten[..bytes])?;
@@ -386,7 +389,6 @@ impl Log {
         segment.is_torn = false;
         segment.bytes += bytes as u64;
         self.written.store(next_seq - 1, Ordering::Release);
-        unwritten_seqs.0 = next_seq;
         Ok(bytes)
     }
 
@@ -503,60 +505,6 @@ impl Log {
     /// The folder of its segments.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
-    }
-}
-
-impl Queued for Log {
-    fn sync(&self) -> bool {
-        self.is_queued.store(false, Ordering::Release);
-        if self.check_synced().is_err() {
-            return true;
-        }
-        let mut files = lock(&self.files);
-        // What was written before a write failed is synced all the same.
-        let is_written = self.write_to(&mut files).is_ok();
-        if self.check_synced().is_err() {
-            return true;
-        }
-        let written = self.written.load(Ordering::Acquire);
-        let bytes = files.open.as_ref().map_or(0, |open| open.bytes);
-        let open = files.open.as_ref();
-        let unsynced = open.map(|open| (open.unsynced_folders.clone(), open.file.clone()));
-        // Others may write while this waits for the disk.
-        drop(files);
-        if let Some((folders, file)) = &unsynced {
-            crash_point("live-syncing");
-            let named = folders.iter().try_for_each(File::sync_all);
-            if let Err(error) = named.and_then(|()| self.sync_data(file)) {
-                self.fail("sync", &error, true);
-                return true;
-            }
-            crash_point("live-synced");
-        }
-        if is_written {
-            self.replace_failure(None);
-        }
-        // Another thread's sync of the same file may have got its error, which it notes under the
-        // lock.
-        let mut files = lock(&self.files);
-        if self.check_synced().is_err() {
-            return true;
-        }
-        if let (Some(open), Some((_, synced))) = (&mut files.open, &unsynced)
-            && Arc::ptr_eq(&open.file, synced)
-        {
-            open.unsynced_folders = Arc::new([]);
-        }
-        self.synced.send_replace(written);
-        drop(files);
-        if is_written {
-            self.rotate(bytes);
-        }
-        is_written
-    }
-
-    fn give_up(&self) {
-        self.fail("sync", &io::Error::other("it panicked, see the log of the process"), true);
     }
 }
 

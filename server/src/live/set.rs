@@ -14,6 +14,7 @@ mod own_log;
 mod state;
 mod union;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
@@ -64,6 +65,27 @@ pub(crate) enum SetError {
     Log(Arc<str>),
     /// Another server decides, or nobody knows whether this one does.
     ReadOnly(Arc<str>),
+}
+
+/// For people; Redis clients get the words of Redis.
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SetError::Memory => {
+                "the limit on the memory of live filters is reached: raise `live_memory`"
+            }
+            SetError::Copies => "there are as many copies of the ID as there may be",
+            SetError::Full => "the filter is full, and does not grow",
+            SetError::Gone => "the filter was dropped",
+            SetError::NotLoaded => {
+                "what the day or other servers have is not loaded yet: try again"
+            }
+            SetError::Layout => {
+                "the day's filter has a layout without live IDs: build it with `blocked`"
+            }
+            SetError::Log(why) | SetError::ReadOnly(why) => why,
+        })
+    }
 }
 
 impl From<NoAnswer> for SetError {
@@ -149,8 +171,7 @@ struct SetState {
     /// day: whoever reads all logs takes it for a later one than those of other servers that were
     /// here before it.
     after_others_ms: u64,
-    /// When the shipping last asked for the number of the last frame: what the head of the log
-    /// calls complete before this time stays so.
+    /// The time of the last [`LiveSet::mark`]: what was changed before it is in the log.
     marked_ms: u64,
     /// The hashes of one call that the log has to have.
     changed: Vec<u64>,
@@ -275,12 +296,10 @@ impl LiveSet {
         (ticket, result)
     }
 
-    /// The number of the last frame. What is changed after this call has a time of `now` or later,
-    /// also if its caller read the clock up to [`MAX_STALL_MS`] before.
-    pub(in crate::live) fn mark(&self, now: u64) -> u64 {
-        let mut state = lock(&self.state);
-        state.marked_ms = now;
-        state.log.as_ref().map_or(0, |log| log.last_seq())
+    /// What is changed after this call has a time of `now` or later, also if its caller read the
+    /// clock up to [`MAX_STALL_MS`] before.
+    pub(in crate::live) fn mark(&self, now: u64) {
+        lock(&self.state).marked_ms = now;
     }
 
     /// Whether a change can be made now.
@@ -305,9 +324,11 @@ impl LiveSet {
         self.tick(now);
         let state = lock(&self.state);
         self.check(&state)?;
-        let now = self.memory_now(&state);
+        let current = self.memory_now(&state);
         let is_full = |then: FullAt| {
-            now.taken >= then.taken && now.entries >= then.entries && now.step == then.step
+            current.taken >= then.taken
+                && current.entries >= then.entries
+                && current.step == then.step
         };
         if adds && state.full_at.is_some_and(is_full) {
             return Err(SetError::Memory);
@@ -411,7 +432,7 @@ impl LiveSet {
         lock(&self.state).is_dropped
     }
 
-    /// Ends the set if that still holds: changes are refused from now on. Returns whether it has
+    /// Ends the set if `when` is true of it now: then changes are refused. Returns whether it has
     /// ended.
     pub(super) fn end(&self, when: End) -> bool {
         let mut state = lock(&self.state);

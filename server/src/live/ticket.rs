@@ -31,7 +31,7 @@ impl Ticket {
     }
 
     /// Whether `later` is a ticket of the same log, so that to wait for it is enough.
-    pub(crate) fn is_before(&self, later: &Ticket) -> bool {
+    pub(crate) fn is_covered_by(&self, later: &Ticket) -> bool {
         match (&self.0, &later.0) {
             (Some(one), Some(other)) => {
                 let epoch = |change: &PendingChange| change.lease.as_ref().map(|(_, epoch)| *epoch);

@@ -337,7 +337,7 @@ impl Session {
     /// Notes what the replies of this batch wait for.
     pub(crate) fn await_later(&mut self, ticket: Ticket) {
         match self.tickets.last_mut() {
-            Some(last) if last.is_before(&ticket) => *last = ticket,
+            Some(last) if last.is_covered_by(&ticket) => *last = ticket,
             _ => self.tickets.push(ticket),
         }
     }

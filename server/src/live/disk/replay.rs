@@ -308,10 +308,12 @@ impl Replaying {
             Op::Delete => {
                 set.writer.tick(frame.ms);
                 for hash in frame.hashes() {
-                    let forgotten = set.writer.forget(hash, set.options.is_over_day);
-                    let forgotten = forgotten.map_err(|_| ReplayError::Memory)?;
-                    // Of the IDs that a day has, the log does not say how many were hits.
-                    set.before.deleted += u64::from(forgotten && !set.options.is_over_day);
+                    if set.options.is_over_day {
+                        // Of the IDs that a day has, the log does not say how many were hits.
+                        set.writer.hide(hash).map_err(|_| ReplayError::Memory)?;
+                    } else {
+                        set.before.deleted += u64::from(set.writer.delete(hash));
+                    }
                 }
             }
             Op::Expire => {

@@ -11,10 +11,19 @@ use crate::live::lock::lock;
 /// waits until it is tried again.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// How a sync ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::live) enum SyncEnd {
+    /// Nothing is left to do, also of a log that takes nothing any more.
+    Done,
+    /// Something could not be written.
+    TryAgain,
+}
+
 /// What is synced.
 pub(in crate::live) trait Queued: Send + Sync {
-    /// Writes and syncs. Returns `false` when that must be tried again later.
-    fn sync(&self) -> bool;
+    /// Writes and syncs.
+    fn sync(&self) -> SyncEnd;
 
     /// After a panic of [`Queued::sync`]: nobody waits for it in vain.
     fn give_up(&self);
@@ -67,7 +76,7 @@ fn run(syncer: &Weak<Syncer>, acks_wait_for_sync: bool) {
             std::thread::sleep(INTERVAL);
         }
         add_others(&mut again, logs);
-        again.retain(|log| !sync(&**log));
+        again.retain(|log| sync(&**log) == SyncEnd::TryAgain);
     }
 }
 
@@ -81,10 +90,10 @@ fn add_others(again: &mut Vec<Arc<dyn Queued>>, queued: Vec<Arc<dyn Queued>>) {
 }
 
 /// As [`Queued::sync`]; a panic ends this log, and not the thread that syncs all others.
-fn sync(log: &dyn Queued) -> bool {
+fn sync(log: &dyn Queued) -> SyncEnd {
     catch_unwind(AssertUnwindSafe(|| log.sync())).unwrap_or_else(|_| {
         log.give_up();
-        true
+        SyncEnd::Done
     })
 }
 
@@ -99,10 +108,10 @@ mod tests {
     struct Panics(AtomicBool, mpsc::Sender<&'static str>);
 
     impl Queued for Panics {
-        fn sync(&self) -> bool {
+        fn sync(&self) -> SyncEnd {
             assert!(self.0.swap(true, Ordering::Relaxed), "the panic of this test");
             self.1.send("synced").unwrap();
-            true
+            SyncEnd::Done
         }
 
         fn give_up(&self) {

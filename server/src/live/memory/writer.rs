@@ -330,25 +330,24 @@ impl Writer {
         self.put(hash, self.find_vacant(hash), Tag::of_step(self.step))
     }
 
-    /// Deletes a hash, or one copy of it; returns whether it was alive. With `hide`, it stays
-    /// hidden from what lies below, and then a hash that is not here is hidden, too.
-    pub(crate) fn forget(&mut self, hash: u64, hide: bool) -> Result<bool, AddError> {
+    /// Deletes a hash, or one copy of it; returns whether it was alive. A hidden one stays hidden.
+    pub(crate) fn delete(&mut self, hash: u64) -> bool {
+        let Found::Occupied(slot) = self.find(hash) else { return false };
+        let tag = Tag::of(slot.word);
+        if tag != Tag::Hidden {
+            self.replace(hash, slot, TOMBSTONE);
+        }
+        self.window.is_alive(tag, self.step)
+    }
+
+    /// Hides a hash from what lies below, also one that is not here; returns whether it was alive.
+    pub(crate) fn hide(&mut self, hash: u64) -> Result<bool, AddError> {
         match self.find(hash) {
             Found::Occupied(slot) => {
-                let tag = Tag::of(slot.word);
-                let alive = self.window.is_alive(tag, self.step);
-                let to = if hide { entry::word(hash, Tag::Hidden) } else { TOMBSTONE };
-                if hide || tag != Tag::Hidden {
-                    self.replace(hash, slot, to);
-                }
-                Ok(alive)
+                self.replace(hash, slot, entry::word(hash, Tag::Hidden));
+                Ok(self.window.is_alive(Tag::of(slot.word), self.step))
             }
-            Found::Vacant(slot) => {
-                if hide {
-                    self.put(hash, slot, Tag::Hidden)?;
-                }
-                Ok(false)
-            }
+            Found::Vacant(slot) => self.put(hash, slot, Tag::Hidden).map(|()| false),
         }
     }
 
@@ -383,7 +382,7 @@ impl Writer {
     }
 
     /// Removes a hash that was last seen in this step.
-    pub(crate) fn release(&mut self, hash: u64, step: u64) {
+    pub(crate) fn remove_if_last_seen_in(&mut self, hash: u64, step: u64) {
         if let Found::Occupied(slot) = self.find(hash)
             && Tag::of(slot.word) == Tag::of_step(step)
         {

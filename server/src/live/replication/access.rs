@@ -22,7 +22,8 @@ pub(in crate::live) type LeaseEpoch = Option<u64>;
 pub(crate) struct WriteAccess {
     filter: FilterName,
     role: LiveRole,
-    has_lease: bool,
+    /// Whether who decides is who has the lease, this server or another one.
+    uses_lease: bool,
     began: Instant,
     /// Changes are taken before this time, in milliseconds since `began`.
     granted_until: AtomicU64,
@@ -102,11 +103,15 @@ pub(crate) struct AccessStatus {
 }
 
 impl WriteAccess {
-    pub(in crate::live) fn new(filter: FilterName, role: LiveRole, has_lease: bool) -> WriteAccess {
+    pub(in crate::live) fn new(
+        filter: FilterName,
+        role: LiveRole,
+        uses_lease: bool,
+    ) -> WriteAccess {
         WriteAccess {
             filter,
             role,
-            has_lease: has_lease && role != LiveRole::Follow,
+            uses_lease: uses_lease && role != LiveRole::Follow,
             began: Instant::now(),
             granted_until: AtomicU64::new(0),
             has_read_logs: AtomicBool::new(false),
@@ -228,7 +233,7 @@ impl WriteAccess {
 
     /// The epoch in which this process has the lease, before a round of following.
     pub(in crate::live) fn epoch(&self) -> LeaseEpoch {
-        if self.has_lease { lock(&self.state).own_epoch } else { Some(0) }
+        if self.uses_lease { lock(&self.state).own_epoch } else { Some(0) }
     }
 
     /// A round of following that began in this epoch has succeeded. What was changed before
@@ -286,7 +291,7 @@ impl WriteAccess {
     }
 
     fn update(&self, state: &mut AccessState) {
-        let granted_until = match (self.role, self.has_lease) {
+        let granted_until = match (self.role, self.uses_lease) {
             (LiveRole::Follow, _) => 0,
             _ if state.caught_up.is_none() => 0,
             (_, false) => u64::MAX,
@@ -312,7 +317,7 @@ impl WriteAccess {
     pub(in crate::live) fn wait_until_decided(&self, most: Duration) -> Option<Lease> {
         let undecided = |state: &mut AccessState| {
             let is_waiting = state.own_epoch.is_some() && state.caught_up != state.own_epoch;
-            let is_unknown = self.has_lease && state.own_epoch.is_none() && !state.is_lease_known;
+            let is_unknown = self.uses_lease && state.own_epoch.is_none() && !state.is_lease_known;
             (is_waiting && state.follow_error.is_none()) || is_unknown || !self.is_round_done()
         };
         let state = lock(&self.state);
@@ -329,8 +334,8 @@ impl WriteAccess {
         self.role
     }
 
-    pub(in crate::live) fn has_lease(&self) -> bool {
-        self.has_lease
+    pub(in crate::live) fn uses_lease(&self) -> bool {
+        self.uses_lease
     }
 
     pub(in crate::live) fn status(&self) -> AccessStatus {

@@ -38,7 +38,7 @@ const START_WAIT: Duration = Duration::from_secs(5);
 const FINISH_DEADLINE: Duration = Duration::from_secs(3);
 
 /// How many entries of an engine wait to be applied: each has at most 9 MiB.
-const MAX_ENTRIES: usize = 8;
+const MAX_QUEUED_ENTRIES: usize = 8;
 
 /// A set that is shared.
 pub(crate) struct SharedSet {
@@ -140,14 +140,14 @@ fn tasks_of(
     };
     set.share(access.clone(), Arc::new(others));
     let mut tasks = Tasks::new();
-    if access.has_lease() {
+    if access.uses_lease() {
         let node = own.unwrap_or_else(|| random().max(1));
         let holder = Holder { server: live.name().to_owned(), node };
         let renewer = LeaseRenewer::new(filter, access, store, clock, holder, lease);
         let renewer = renewer.with_log(set.log());
         tasks.push(renewer.run(stopping.clone()).boxed());
     }
-    let (received, entries) = mpsc::channel(MAX_ENTRIES);
+    let (received, entries) = mpsc::channel(MAX_QUEUED_ENTRIES);
     let entries = engine.is_some().then_some(entries);
     tasks.extend(Streams { engine, from, received }.tasks(context, live, stopping));
     let follower = LogFollower::new(context.clone(), u32::from(days), is_incomplete, entries);

@@ -129,9 +129,7 @@ struct LogShipper {
     next: Option<u64>,
     /// `created_ms` of the segment with the last frame that was shipped.
     created_ms: Option<u64>,
-    /// A time, and the number of the last frame then: when that is shipped, so is all that was
-    /// changed before.
-    mark: Option<(u64, u64)>,
+    mark: Option<Mark>,
     /// What was changed before this time is in the store, according to the heads, in milliseconds
     /// since 1970.
     through_ms: u64,
@@ -140,6 +138,13 @@ struct LogShipper {
     last: watch::Sender<u64>,
     /// When the head is written although nothing was shipped.
     head_due: Instant,
+}
+
+/// When frame `last_seq` is shipped, so is all that was changed before this time.
+#[derive(Clone, Copy)]
+struct Mark {
+    at_ms: u64,
+    last_seq: u64,
 }
 
 /// Why something was not shipped.
@@ -205,11 +210,11 @@ impl LogShipper {
     /// Ships all that is synced.
     async fn ship(&mut self) -> Result<(), ShipError> {
         let began = self.clock.now_ms();
-        let appended = self.set.mark(began);
-        let synced = self.log.synced_seq();
+        self.set.mark(began);
+        let (last_seq, synced) = (self.log.last_seq(), self.log.synced_seq());
         // While IDs are added there are always frames that are not synced: those of an earlier
         // round say how far it is.
-        let (marked_at, marked) = *self.mark.get_or_insert((began, appended));
+        let mark = *self.mark.get_or_insert(Mark { at_ms: began, last_seq });
         let mut next = match self.next {
             Some(next) => next,
             None => self.find_next().await?,
@@ -230,9 +235,9 @@ impl LogShipper {
                 self.put_head(next - 1).await?;
             }
         }
-        if next > marked {
-            self.status.shipped_through(marked_at);
-            self.through_ms = self.through_ms.max(marked_at);
+        if next > mark.last_seq {
+            self.status.shipped_through(mark.at_ms);
+            self.through_ms = self.through_ms.max(mark.at_ms);
             self.mark = None;
         }
         if next - 1 > *self.last.borrow() || self.head_due <= Instant::now() {

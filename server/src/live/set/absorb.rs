@@ -166,7 +166,9 @@ impl LiveSet {
             crash_point("live-absorbing");
             let mut state = lock(&self.state);
             // One that was seen again meanwhile stays.
-            dropped.iter().for_each(|(hash, seen)| state.writer.release(*hash, *seen));
+            dropped
+                .iter()
+                .for_each(|(hash, seen)| state.writer.remove_if_last_seen_in(*hash, *seen));
         }
         *lock(&self.absorb.filter) = Some((live.day(), live.digest));
         // Some that the input lost are false positives of the filter.

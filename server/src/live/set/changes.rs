@@ -175,7 +175,7 @@ impl LiveSet {
         self.change(now, |state| {
             let gone = match day {
                 Some(day) => self.forget_over_day(state, hashes, day, answer),
-                None => forget_without_day(state, hashes, answer),
+                None => Ok(forget_without_day(state, hashes, answer)),
             };
             if let Ok(gone) = gone {
                 state.deleted += gone as u64;
@@ -197,7 +197,7 @@ impl LiveSet {
         for (i, hash) in hashes.iter().enumerate() {
             let before = self.table.state_of(*hash);
             if before != LiveState::Hidden {
-                state.writer.forget(*hash, true)?;
+                state.writer.hide(*hash)?;
                 state.changed.push(*hash);
             }
             let is_by_day = before == LiveState::Unknown && day.hits[i];
@@ -213,11 +213,11 @@ fn forget_without_day(
     state: &mut SetState,
     hashes: &[u64],
     mut answer: impl FnMut(usize, bool),
-) -> Result<usize, SetError> {
+) -> usize {
     for (i, hash) in hashes.iter().enumerate() {
-        let was = state.writer.forget(*hash, false)?;
+        let was = state.writer.delete(*hash);
         state.changed.extend(was.then_some(*hash));
         answer(i, was);
     }
-    Ok(state.changed.len())
+    state.changed.len()
 }

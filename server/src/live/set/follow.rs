@@ -110,7 +110,7 @@ impl LiveSet {
             }
             Op::Delete => {
                 for hash in frame.hashes() {
-                    writer.forget(hash, true)?;
+                    writer.hide(hash)?;
                     deletions.insert(hash, frame.ms);
                 }
             }
@@ -160,7 +160,7 @@ impl LiveSet {
                 return false;
             }
             if result.is_ok() {
-                result = writer.forget(*hash, true).map(|_| deletions.insert(*hash, *ms));
+                result = writer.hide(*hash).map(|_| deletions.insert(*hash, *ms));
             }
             result.is_err()
         });

@@ -153,10 +153,7 @@ impl FeedReader {
             added.map_err(|refusal| match refusal {
                 SetError::ReadOnly(_) => FeedError::NotDecider,
                 SetError::NotLoaded => FeedError::NotLoaded,
-                SetError::Memory => FeedError::Refused(
-                    "the limit on the memory of live IDs is reached: raise `live_memory`".into(),
-                ),
-                other => FeedError::Refused(format!("the IDs are refused: {other:?}")),
+                other => FeedError::Refused(other.to_string()),
             })?;
             last = Some(ticket);
         }

@@ -94,13 +94,13 @@ fn agree(writer: &mut Writer, model: &mut Model, acts: &[Act]) {
             }
             Act::Forget(hash) => {
                 let alive = model.alive(hash);
-                assert_eq!(writer.forget(hash, false), Ok(alive));
+                assert_eq!(writer.delete(hash), alive);
                 if model.state_of(hash) != LiveState::Hidden {
                     model.entries.remove(&hash);
                 }
             }
             Act::Hide(hash) => {
-                assert_eq!(writer.forget(hash, true), Ok(model.alive(hash)));
+                assert_eq!(writer.hide(hash), Ok(model.alive(hash)));
                 model.entries.insert(hash, None);
             }
             Act::Tick(steps) => {
@@ -188,7 +188,7 @@ proptest! {
                 }
                 Change::Copy(hash) => prop_assert_eq!(writer.add_copy(hash), Err(AddError::Copies)),
                 Change::Forget(hash) => {
-                    prop_assert_eq!(writer.forget(hash, false), Ok(oracle.remove_fingerprint(hash)));
+                    prop_assert_eq!(writer.delete(hash), oracle.remove_fingerprint(hash));
                 }
             }
             prop_assert_eq!(writer.len(), oracle.len());
@@ -261,7 +261,7 @@ proptest! {
                 *count += 1;
                 prop_assert_eq!(writer.add_copy(hash), Ok(()));
             } else {
-                prop_assert_eq!(writer.forget(hash, false), Ok(*count > 0));
+                prop_assert_eq!(writer.delete(hash), *count > 0);
                 *count = count.saturating_sub(1);
             }
             prop_assert_eq!(writer.table().count(hash), *count);
@@ -289,7 +289,7 @@ fn without_memory_adds_are_refused_and_lookups_go_on() {
     writer.table().each(&hashes[..added], |_, seen| assert_eq!(seen, LiveState::Alive));
     assert_eq!(writer.table().state_of(hashes[added]), LiveState::Unknown);
     // What is deleted frees its slot.
-    assert_eq!(writer.forget(hashes[0], false), Ok(true));
+    assert!(writer.delete(hashes[0]));
     assert_eq!(writer.add(hashes[0]), Ok(Added::New));
     drop(writer);
     assert_eq!(budget.taken(), 0);
@@ -340,7 +340,7 @@ fn the_prefilter_tells_of_most_hashes_that_are_not_there_whatever_was_before() {
     for number in 0..100 * HASHES {
         deletes.add(mix64(number)).unwrap();
         if let Some(old) = number.checked_sub(HASHES) {
-            assert_eq!(deletes.forget(mix64(old), false), Ok(true));
+            assert!(deletes.delete(mix64(old)));
         }
         passes.add(mix64(number)).unwrap();
         if number % (HASHES / 50) == 0 {
@@ -380,7 +380,7 @@ fn readers_find_every_hash_that_was_added_before_they_looked() {
             // Places become free and are taken again while readers run.
             let other = mix64(u64::MAX - number);
             assert_eq!(writer.add(other), Ok(Added::New));
-            assert_eq!(writer.forget(other, false), Ok(true));
+            assert!(writer.delete(other));
         }
     });
 }

@@ -24,7 +24,7 @@ pub(super) enum FollowError {
         "the frames {first} to {last} of the log {node:016x} are not in the store; it is read again"
     )]
     Missing { node: u64, first: u64, last: u64 },
-    #[error("the limit on the memory of live filters is reached: raise it")]
+    #[error("{}", SetError::Memory)]
     Memory,
     #[error("cannot read the log of this server: {0}")]
     OwnLog(String),
@@ -45,7 +45,7 @@ impl FollowError {
 pub(super) fn refused(refusal: SetError) -> FollowError {
     match refusal {
         SetError::Memory => FollowError::Memory,
-        other => FollowError::Incomplete(format!("{other:?}")),
+        other => FollowError::Incomplete(other.to_string()),
     }
 }
 

@@ -90,8 +90,8 @@ impl ReadFrames {
         last.is_some() && last >= self.next()
     }
 
-    /// Whether frames after this one, the last in the store, count as old.
-    pub(super) fn is_beyond(&self, shipped: u64) -> bool {
+    /// Whether frames count as read or old that are after this one, the last in the store.
+    pub(super) fn begins_after(&self, shipped: u64) -> bool {
         let before = self.begin.map(|(begin, _)| begin.saturating_sub(1));
         before.max(self.expired).is_some_and(|old| old > shipped)
     }
@@ -196,8 +196,9 @@ impl ReadFrames {
         (first <= last).then(|| self.gap(first..=last, (day.min(until), until), run_before))
     }
 
-    /// The gaps, without those that are older than a day: their segments may be pruned.
-    pub(super) fn gaps_since(&mut self, since: Day, shipped: u64) -> Vec<Gap> {
+    /// Takes the frames of gaps that are older than a day for read: their segments may be pruned.
+    /// Returns the other gaps.
+    pub(super) fn expire_gaps(&mut self, since: Day, shipped: u64) -> Vec<Gap> {
         for gap in self.gaps(shipped) {
             if gap.days.1 < since {
                 self.keep_unusable(&gap, &[]);
@@ -289,7 +290,7 @@ mod tests {
         let gap = &frames.gaps(40)[0];
         assert_eq!((gap.first, gap.last, gap.why.as_deref()), (21, 30, Some("torn")));
         frames.add(5..=30, day(0));
-        assert_eq!(frames.gaps_since(day(0), 40), []);
+        assert_eq!(frames.expire_gaps(day(0), 40), []);
         assert_eq!(frames.problems(40), 0, "nobody needs it");
     }
 
@@ -315,7 +316,7 @@ mod tests {
         frames.add_unusable(41, day(4), "torn".into());
         // The last segment had two frames.
         let since = |frames: &mut ReadFrames, number| {
-            let gaps = frames.gaps_since(day(number), 42);
+            let gaps = frames.expire_gaps(day(number), 42);
             Vec::from_iter(gaps.into_iter().map(|gap| gap.first))
         };
         assert_eq!(since(&mut frames, 1), [1, 21, 41]);
@@ -339,7 +340,7 @@ mod tests {
         let mut frames = ReadFrames::default();
         frames.add(1..=10, day(0));
         frames.add_unusable(11, day(0), "torn".into());
-        assert_eq!(frames.gaps_since(day(1), 30), []);
+        assert_eq!(frames.expire_gaps(day(1), 30), []);
         assert!(frames.next() == Some(31) && !frames.has(15));
         frames.add(15..=20, day(1));
         assert!(frames.has(11) && frames.has(14), "in the expired one");

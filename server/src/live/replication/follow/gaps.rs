@@ -26,7 +26,7 @@ impl LogFollower {
     pub(super) async fn fill_gaps(&mut self) {
         let since = *self.days().start();
         let gaps_of = |(node, log): (&u64, &mut RemoteLog)| {
-            let gaps = log.frames.gaps_since(since, log.shipped);
+            let gaps = log.frames.expire_gaps(since, log.shipped);
             let is_complete = log.frames.next().is_none_or(|next| next > log.shipped);
             if gaps.is_empty() && is_complete {
                 log.looked_back.clear();

@@ -28,7 +28,7 @@ const MAX_LATE_DELETIONS: usize = 1 << 20;
 const MAX_PASS_PAUSE: Duration = Duration::from_secs(10 * 60);
 /// How many segments are fetched at the same time: few, since the reading of a log may hold its
 /// own.
-const MAX_CONCURRENT_FETCHES: usize = 2;
+const MAX_PASS_FETCHES: usize = 2;
 
 impl LogFollower {
     /// Hides the IDs of late deletions, but for those that a server saw again. They stay late after
@@ -125,7 +125,7 @@ impl LogFollower {
             for day in since.through(until) {
                 let listed =
                     in_time(self.store.segments_of(&self.filter, day, *node, None)).await?;
-                let mut fetched = pin!(fetch_all(&self.store, listed, MAX_CONCURRENT_FETCHES));
+                let mut fetched = pin!(fetch_all(&self.store, listed, MAX_PASS_FETCHES));
                 while let Some((key, bytes)) = in_time(async { Ok(fetched.next().await) }).await? {
                     match seen_later(&key, bytes, deleted) {
                         Ok(last) => found.push((key.first_seq, last)),

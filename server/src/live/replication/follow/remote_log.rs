@@ -60,7 +60,7 @@ impl RemoteLog {
             }
         }
         (self.shipped, self.went_back) = (seq, None);
-        if self.frames.is_beyond(seq) {
+        if self.frames.begins_after(seq) {
             // What was taken for read, by a head that was wrong, is not.
             let (frames, last) = (ReadFrames::default(), None);
             (self.frames, self.last, self.read_beyond_head_in) =
