@@ -9,6 +9,7 @@ use bloomsday_tests::INTEGRATION;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, write_users};
 use bloomsday_tests::program::{Bloomsday, bloomsday};
+use bloomsday_tests::wait::until;
 
 /// A filter that was due at midnight, for today's date minus one, and the `{day}` folders under
 /// `in`.
@@ -137,6 +138,42 @@ fn a_filter_whose_files_come_while_another_one_has_work_is_built_in_the_same_run
     for filter in ["rt", "second"] {
         assert_eq!(run(&backend, &["status", filter]).run().expect(0).json()["state"], "ok");
     }
+}
+
+/// While a long build of one filter holds up the other's, a person builds that.
+#[test]
+fn a_day_that_was_built_by_hand_before_its_turn_came_is_not_built_again() {
+    let backend = Backend::local();
+    let (folder, yesterday) = (backend.folder.path(), today().minus(1).to_string());
+    let quick = folder.join(format!("in2/dt={yesterday}"));
+    let second = format!(
+        "catch_up_days = 0\n[filters.second]\ninput = \"{}/in2/dt={{day}}/\"\ncolumn = \"device_id\"\n\
+         schedule = \"0 0 * * *\"\ncatch_up_days = 0\n",
+        folder.display()
+    );
+    configure(&backend, &second);
+    input(&backend, 1, 3_000_000, true);
+    write_users(&quick.join("part-0.parquet"), 0..1_000);
+    std::fs::write(quick.join("_SUCCESS"), b"").unwrap();
+
+    let metrics = folder.join("bloomsday.prom");
+    let once = ["schedule", "--once", "--metrics-file", metrics.to_str().unwrap()];
+    let mut child = run(&backend, &once).into_command().stdout(Stdio::null()).spawn().unwrap();
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    until("one of them is built", || {
+        let page = std::fs::read_to_string(&metrics).unwrap_or_default();
+        page.contains("bloomsday_build_running{filter=\"rt\"} 1").then_some(())
+    });
+    signal("-STOP");
+    run(&backend, &["build", "second", "--day", &yesterday]).run().expect(0);
+    signal("-CONT");
+    assert!(child.wait().unwrap().success());
+    let said = run(&backend, &["history", "second"]).run().expect(0).stdout;
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(run(&backend, &["status", "rt"]).run().expect(0).json()["state"], "ok");
 }
 
 #[test]
