@@ -297,9 +297,12 @@ impl LiveSet {
     }
 
     /// What is changed after this call has a time of `now` or later, also if its caller read the
-    /// clock up to [`MAX_STALL_MS`] before.
-    pub(in crate::live) fn mark(&self, now: u64) {
-        lock(&self.state).marked_ms = now;
+    /// clock up to [`MAX_STALL_MS`] before. Returns how far the last change is in the future, in
+    /// milliseconds.
+    pub(in crate::live) fn mark(&self, now: u64) -> u64 {
+        let mut state = lock(&self.state);
+        state.marked_ms = now;
+        state.last_ms.saturating_sub(now)
     }
 
     /// Whether a change can be made now.

@@ -42,6 +42,8 @@ const HEAD_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How long the end of a process waits for the last segments.
 const FINISH_DEADLINE: Duration = Duration::from_secs(5);
+/// By how much a clock may be set back before that is reported.
+const MAX_CLOCK_STEP_MS: u64 = 60_000;
 
 /// The thread that ships. It ends soon after this is dropped.
 pub(crate) struct Shipper {
@@ -88,6 +90,7 @@ impl Shipper {
                     next,
                     created_ms: None,
                     mark: None,
+                    is_clock_behind: false,
                     through_ms: 0,
                     last,
                     head_due,
@@ -130,6 +133,8 @@ struct LogShipper {
     /// `created_ms` of the segment with the last frame that was shipped.
     created_ms: Option<u64>,
     mark: Option<Mark>,
+    /// Whether the last change is far in the future by this clock.
+    is_clock_behind: bool,
     /// What was changed before this time is in the store, according to the heads, in milliseconds
     /// since 1970.
     through_ms: u64,
@@ -210,7 +215,8 @@ impl LogShipper {
     /// Ships all that is synced.
     async fn ship(&mut self) -> Result<(), ShipError> {
         let began = self.clock.now_ms();
-        self.set.mark(began);
+        let ahead_ms = self.set.mark(began);
+        self.warn_of_clock(ahead_ms);
         let (last_seq, synced) = (self.log.last_seq(), self.log.synced_seq());
         // While IDs are added there are always frames that are not synced: those of an earlier
         // round say how far it is.
@@ -244,6 +250,20 @@ impl LogShipper {
             self.put_head(next - 1).await?;
         }
         Ok(())
+    }
+
+    /// Says once that the clock was ahead when something was added.
+    fn warn_of_clock(&mut self, ahead_ms: u64) {
+        let is_behind = ahead_ms > MAX_CLOCK_STEP_MS;
+        if is_behind && !self.is_clock_behind {
+            let (filter, seconds) = (&self.filter, ahead_ms / 1000);
+            tracing::error!(
+                %filter,
+                "the last change is {seconds} s in the future by this clock: what is added until then has that time, \
+                 and is in the build of its day; set the clock"
+            );
+        }
+        self.is_clock_behind = is_behind;
     }
 
     /// The store has other frames under this key: refuses changes.
