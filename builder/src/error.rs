@@ -146,7 +146,8 @@ pub enum Error {
     #[error(
         "{key} cannot be used: {why}. If the server that wrote it still has its log: stop that server, delete this \
          object and the server's record in the folder `live/heads`, and start it: it writes the segment again. If \
-         not, delete this object; the IDs in it are lost"
+         not, delete this object; the IDs in it are lost, and builds have to go on without it: {}",
+        Remedy::AllowMissingInput
     )]
     Segment {
         /// The key of the segment.
@@ -330,7 +331,9 @@ impl Error {
             Error::Common(error) => error.remedy(),
             Error::TooLarge { .. } => Some(Remedy::LargerFpp),
             Error::Spill { .. } => Some(Remedy::OtherMemory),
-            Error::NoDays { .. } | Error::MissingSegments { .. } => Some(Remedy::AllowMissingInput),
+            Error::NoDays { .. } | Error::MissingSegments { .. } | Error::Segment { .. } => {
+                Some(Remedy::AllowMissingInput)
+            }
             Error::OverBudget { .. } => Some(Remedy::MoreMemory),
             _ => None,
         }

@@ -200,7 +200,7 @@ fn judge_gaps(
             logs,
         });
     }
-    report.warn(format!("the filter has nothing of {} missing segments: {logs}", gaps.len()));
+    report.warn(format!("the filter lacks what is not in the store: {logs}"));
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The frames of a log have numbers without gaps, and a segment has those of one day. So a segment
 //! that was deleted, or that a listing left out, shows: between two that were read, or between one
-//! that was read and the days before and after.
+//! that was read and those of other days. What is missing between two segments of another day is
+//! of that day, and no matter of this build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -23,11 +24,20 @@ pub(super) const MAX_CONCURRENT_FETCHES: usize = 16;
 /// The frames of each log that are known to be in the store.
 #[derive(Default)]
 pub(super) struct ReadFrames {
-    /// By log and first number, the last number of runs that may meet and overlap.
-    runs: BTreeMap<u64, BTreeMap<u64, u64>>,
+    /// By log and first number, runs of frames. They may meet and overlap.
+    runs: BTreeMap<u64, BTreeMap<u64, Run>>,
 }
 
-/// Frames that the store does not have.
+/// Frames one after the other.
+#[derive(Clone, Copy)]
+struct Run {
+    /// The number of the last one.
+    last: u64,
+    /// Whether they are of the days that are built.
+    is_built: bool,
+}
+
+/// Frames that the store does not have, and that may be of the days that are built.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     node: u64,
@@ -46,27 +56,48 @@ impl Gap {
 }
 
 impl ReadFrames {
+    /// Adds frames of the days that are built. Segments come in order: mostly one goes on where the
+    /// last run ends.
     pub(super) fn add(&mut self, node: u64, frames: RangeInclusive<u64>) {
         let (first, last) = frames.into_inner();
         let runs = self.runs.entry(node).or_default();
-        // Segments come in order: mostly this one goes on where the last run ends.
         match runs.range_mut(..=first).next_back() {
-            Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
+            Some((_, run)) if first <= run.last.saturating_add(1) => run.last = last.max(run.last),
             _ => {
-                runs.insert(first, last);
+                runs.insert(first, Run { last, is_built: true });
             }
         }
     }
 
-    fn gaps(&self) -> Vec<Gap> {
+    /// Adds frames of other days.
+    fn add_other(&mut self, node: u64, frames: RangeInclusive<u64>) {
+        let (first, last) = frames.into_inner();
+        let run = self.runs.entry(node).or_default().entry(first);
+        let run = run.or_insert(Run { last, is_built: false });
+        run.last = last.max(run.last);
+    }
+
+    /// The last frame of a log that is known; 0 for none.
+    fn last_of(&self, node: u64) -> u64 {
+        let runs = self.runs.get(&node).into_iter().flat_map(BTreeMap::values);
+        runs.map(|run| run.last).max().unwrap_or(0)
+    }
+
+    /// What is missing beside frames of the days that are built, and between frames from `before`
+    /// them and after them.
+    fn gaps(&self, before: &BTreeMap<u64, u64>) -> Vec<Gap> {
         let mut gaps = Vec::new();
         for (&node, runs) in &self.runs {
-            let mut next = runs.first_key_value().map_or(0, |(first, _)| *first);
-            for (&first, &last) in runs {
-                if next < first {
+            let Some((&begin, first)) = runs.first_key_value() else { continue };
+            let (mut next, mut is_built) = (begin, first.is_built);
+            for (&first, run) in runs {
+                let is_around = before.get(&node).is_some_and(|last| next == *last + 1);
+                if next < first && (is_built || run.is_built || is_around) {
                     gaps.push(Gap { node, first: next, last: first - 1 });
                 }
-                next = next.max(last.saturating_add(1));
+                if next <= run.last {
+                    (next, is_built) = (run.last.saturating_add(1), run.is_built);
+                }
             }
         }
         gaps
@@ -76,9 +107,10 @@ impl ReadFrames {
     /// read. `heads` were read before that listing.
     ///
     /// A log's first frame of the days is compared with its last one of the day before, if that day
-    /// has any.
+    /// has any; its last frame with the first one of a later day, or with its head.
     ///
-    /// Cost: two listings, and a read for each log; with a gap, its log of these two days.
+    /// Cost: two listings, and a read for each log. For a log that is idle on the day after, or
+    /// lacks something, a listing of each later day; with a gap, its segments of these days.
     pub(super) async fn missing(
         mut self,
         store: &Store,
@@ -86,39 +118,62 @@ impl ReadFrames {
         days: RangeInclusive<Day>,
         heads: &[(u64, Head)],
     ) -> Result<Vec<Gap>, Error> {
-        let (day_before, day_after) = (days.start().minus(1), days.end().plus(1));
-        let before = keys(store, filter, day_before).await?;
-        let after = keys(store, filter, day_after).await?;
+        let mut around = keys(store, filter, days.start().minus(1)).await?;
         let last_of_log: BTreeMap<u64, &SegmentKey> =
-            before.iter().map(|key| (key.node, key)).collect();
-        self.read(store, last_of_log.into_values()).await?;
-        for key in &after {
-            self.add(key.node, key.first_seq..=key.first_seq);
+            around.iter().map(|key| (key.node, key)).collect();
+        let before = self.read(store, last_of_log.into_values()).await?;
+
+        // Each log that goes on has a segment of a later day, mostly the next one. A clock that was
+        // ahead puts frames into a day that is far ahead.
+        let mut open: BTreeSet<u64> = self.runs.keys().copied().collect();
+        open.retain(|node| {
+            let head = heads.iter().find(|(of, _)| of == node);
+            head.is_none_or(|(_, head)| head.seq > self.last_of(*node))
+        });
+        let mut later = store.segment_days(filter).await?;
+        later.retain(|day| day > days.end());
+        for day in later.iter().copied() {
+            if open.is_empty() {
+                break;
+            }
+            let found = keys(store, filter, day).await?;
+            let mut firsts = BTreeMap::<u64, u64>::new();
+            for key in found.iter().filter(|key| key.first_seq > self.last_of(key.node)) {
+                let first = firsts.entry(key.node).or_insert(key.first_seq);
+                *first = key.first_seq.min(*first);
+            }
+            for (node, first) in firsts {
+                if open.remove(&node) {
+                    self.add_other(node, first..=first);
+                }
+            }
+            around.extend(found);
         }
-        // The frames after these are not missing. A later head may be of later days.
-        for (node, head) in heads.iter().filter(|(_, head)| head.through <= day_after.end()) {
+        for (node, head) in heads.iter().filter(|(node, _)| open.contains(node)) {
             let next = head.seq.saturating_add(1);
-            self.add(*node, next..=next);
+            self.add_other(*node, next..=next);
         }
-        let gaps = self.gaps();
+        let gaps = self.gaps(&before);
         if gaps.is_empty() {
             return Ok(gaps);
         }
         // A clock that was set back puts frames into the folder of the day before, and a log that
         // was written again may have them in an earlier segment.
-        let nodes: BTreeSet<u64> = gaps.iter().map(|gap| gap.node).collect();
-        let around = before.iter().chain(&after).filter(|key| nodes.contains(&key.node));
-        self.read(store, around).await?;
-        Ok(self.gaps())
+        let last: BTreeMap<u64, u64> = gaps.iter().map(|gap| (gap.node, gap.last)).collect();
+        let may_have =
+            |key: &&SegmentKey| last.get(&key.node).is_some_and(|last| key.first_seq <= *last);
+        self.read(store, around.iter().filter(may_have)).await?;
+        Ok(self.gaps(&before))
     }
 
-    /// Adds the frames of other days' segments. One that is damaged has none: its day's build says
-    /// so.
+    /// Adds the frames of other days' segments. Returns the last frame of each log in them. A
+    /// segment that is damaged has none: its day's build says so.
     async fn read(
         &mut self,
         store: &Store,
         keys: impl Iterator<Item = &SegmentKey>,
-    ) -> Result<(), Error> {
+    ) -> Result<BTreeMap<u64, u64>, Error> {
+        let mut read = BTreeMap::new();
         let fetched = keys.map(|key| async move {
             match store.segment(key).await {
                 Ok(bytes) => Ok(frames_of(key, &bytes).map(|frames| (key.node, frames))),
@@ -129,10 +184,12 @@ impl ReadFrames {
         let mut fetched = futures::stream::iter(fetched).buffer_unordered(MAX_CONCURRENT_FETCHES);
         while let Some(found) = fetched.try_next().await? {
             if let Some((node, frames)) = found {
-                self.add(node, frames);
+                let last = read.entry(node).or_insert(*frames.end());
+                *last = *frames.end().max(last);
+                self.add_other(node, frames);
             }
         }
-        Ok(())
+        Ok(read)
     }
 }
 
@@ -150,7 +207,6 @@ fn frames_of(key: &SegmentKey, bytes: &[u8]) -> Option<RangeInclusive<u64>> {
 #[cfg(test)]
 mod tests {
     use bloomsday_common::live::segment::{Header, Op, append_hashes, closed, set_number};
-    use jiff::Timestamp;
     use proptest::prelude::*;
 
     use super::*;
@@ -198,7 +254,7 @@ mod tests {
                 let bytes = self.store.segment(&key).await.unwrap();
                 read.add(NODE, frames_of(&key, &bytes).unwrap());
             }
-            let through: Timestamp = day(1).end();
+            let through = day(1).end();
             let head = Head { server: "vm".into(), seq: head, through, created_ms: None };
             let heads = [(NODE, head)];
             let gaps = read.missing(&self.store, &self.filter, day(1)..=day(1), &heads).await;
@@ -219,6 +275,11 @@ mod tests {
         // What was there before the log was written again, in fewer segments.
         let again = [(0, 1..=18), (0, 5..=7), (1, 19..=30)];
         assert_eq!(log(&again).await.missing(30).await, []);
+        // The clock was ahead at frame 21: what follows has that time, and is of that day.
+        assert_eq!(log(&[(1, 11..=20), (4, 21..=25)]).await.missing(25).await, []);
+        // What another day lacks is no matter of this one.
+        let others = [(0, 1..=5), (0, 8..=10), (1, 11..=20), (2, 21..=25), (2, 28..=30)];
+        assert_eq!(log(&others).await.missing(30).await, []);
         // Nobody knows what the log had on days without any segment.
         assert_eq!(log(&[(1, 11..=20)]).await.missing(20).await, []);
     }
@@ -253,7 +314,7 @@ mod tests {
                 model.extend(first..=first + more);
             }
             let (first, last) = (*model.first().unwrap(), *model.last().unwrap());
-            let gaps = read.gaps();
+            let gaps = read.gaps(&BTreeMap::new());
             for frame in 0..=last + 1 {
                 let is_missing = (first..=last).contains(&frame) && !model.contains(&frame);
                 let gap = gaps.iter().find(|gap| (gap.first..=gap.last).contains(&frame));
