@@ -69,21 +69,23 @@ impl Store {
             return Ok(due);
         }
         let delete = async |now| self.delete_due(filter, retention, now).await;
-        self.recorded(filter, by, &due.to_string(), delete).await
+        // Others wait for the end of a prune of blobs: `retained`.
+        self.recorded(filter, by, Outcome::Pending, &due.to_string(), delete).await
     }
 
-    /// Deletes something, with a record of it in the history. `delete` gets the time by the store's
-    /// clock, with which the ages of objects are compared: the clock here may be wrong.
+    /// Deletes something, with a record of it in the history, which says `until_done` meanwhile, and
+    /// after a crash. `delete` gets the time by the store's clock, with which the ages of objects
+    /// are compared: the clock here may be wrong.
     async fn recorded<T: fmt::Display>(
         &self,
         filter: &FilterName,
         by: &str,
+        until_done: Outcome,
         due: &str,
         delete: impl AsyncFnOnce(Timestamp) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        // Recorded before it is done, so that a person who misses a blob later finds out why, and
-        // that others wait for its end: `retained`.
-        let mut event = HistoryEvent::new(EventKind::Prune, Outcome::Pending, Timestamp::now(), by);
+        // Recorded before it is done, so that a person who misses something later finds out why.
+        let mut event = HistoryEvent::new(EventKind::Prune, until_done, Timestamp::now(), by);
         event.reason = Some(format!("deleting {due}"));
         self.append_event(filter, &event).await?;
         let deleted = async {
@@ -172,7 +174,8 @@ impl Store {
         let pruned = if due.days.is_empty() {
             due
         } else {
-            self.recorded(filter, by, &due.to_string(), delete).await?
+            // Nobody waits for it: no record names a segment.
+            self.recorded(filter, by, Outcome::Failed, &due.to_string(), delete).await?
         };
         if let Some(folder) = &self.folder {
             old.iter().for_each(|day| local::remove_if_empty(folder, &key::segments(filter, *day)));
