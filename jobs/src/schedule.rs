@@ -193,6 +193,8 @@ async fn until_done(mut tasks: JoinSet<u8>, once: bool) -> Result<u8, Error> {
 enum Step {
     /// It ended a check or a build, with this exit status. There may be more to do.
     Ended(u8),
+    /// It waited for its turn to build, and then the day was not ready or not due any more.
+    WaitedForTurn,
     /// There is nothing to do for so long.
     Sleep(Duration),
 }
@@ -246,11 +248,16 @@ impl Runner {
         self.show_next_run(Timestamp::now());
         // An input that keeps changing is left to the next run.
         let settling = self.rules.settle.saturating_mul(MAX_SETTLES).saturating_add(CHECKS_TIME);
-        let settled_by = later(Timestamp::now(), settling);
+        let mut settled_by = later(Timestamp::now(), settling);
         loop {
             let pause = match self.step().await {
                 Ok(Step::Ended(status)) => {
                     worst = exit::worse(worst, status);
+                    None
+                }
+                Ok(Step::WaitedForTurn) => {
+                    // Its input may have changed in that time, and has to settle again.
+                    settled_by = later(Timestamp::now(), settling);
                     None
                 }
                 Ok(Step::Sleep(pause)) => Some(pause),
@@ -331,8 +338,11 @@ impl Runner {
                 if self.next() == Action::CheckInput(day) {
                     self.check_input(day, now).await?;
                 }
-                let is_due = self.next() == Action::Build(day);
-                Ok(Step::Ended(if is_due { self.build(day, turn).await } else { 0 }))
+                if self.next() == Action::Build(day) {
+                    Ok(Step::Ended(self.build(day, turn).await))
+                } else {
+                    Ok(Step::WaitedForTurn)
+                }
             }
         }
     }
