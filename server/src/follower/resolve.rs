@@ -91,8 +91,12 @@ pub(super) async fn resolve(
 }
 
 /// What the history says of a filter without pointers. Pointers in Redis are lost with its data,
-/// and a filter that lost its days must not answer as one that never had any.
+/// and a filter that lost its days must not answer as one that never had any. In the store itself a
+/// person removed them, as a rollback.
 async fn newest_published(loader: &Loader, filter: &FilterName) -> Result<NewestDay, String> {
+    if loader.store.pointers_name().is_none() {
+        return Ok(NewestDay::Nothing);
+    }
     let history = loader.store.pointer_history(filter).await.map_err(|e| loader.describe(&e))?;
     let published = history.iter().find(|event| event.outcome == Outcome::Published);
     Ok(published.and_then(|event| event.day).map_or(NewestDay::Nothing, NewestDay::Lost))

@@ -13,6 +13,7 @@ use bloomsday_tests::input::{today, user};
 use bloomsday_tests::live::{LiveDaemon, Wire, encode};
 use bloomsday_tests::nginx::Nginx;
 use bloomsday_tests::publisher::Publisher;
+use bloomsday_tests::redis::Redis;
 use bloomsday_tests::wait::DEADLINE;
 
 /// A store with a filter of today, and a configuration in which it takes IDs.
@@ -238,11 +239,16 @@ fn whoever_waits_for_a_day_or_lost_its_own_has_no_successful_poll() {
     assert_eq!(daemon.metric(is_ready), 1, "its day still answers");
 }
 
-/// As when a Redis that has the pointers was restarted empty.
 #[test]
-fn a_filter_whose_pointers_were_lost_is_not_taken_for_a_new_one() {
-    let backend = backend();
-    std::fs::remove_dir_all(format!("{}/rt/pointers", backend.store)).unwrap();
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_redis_that_lost_the_pointers_makes_no_new_filter_of_one_with_days() {
+    let redis = Redis::start();
+    let mut backend = Backend::local();
+    backend.env.push(("BLOOMSDAY_POINTERS", redis.address()));
+    Publisher::day(&backend, today()).users(0..5_000).publish();
+    std::fs::write(backend.folder.path().join("live.toml"), "[filters.rt]\nlive = \"decide\"\n")
+        .unwrap();
+    redis.command(&["FLUSHALL"]);
     let path = |name: &str| backend.folder.path().join(name).display().to_string();
     let (config, data) = (path("live.toml"), path("data"));
     let more = ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0"];
