@@ -347,17 +347,15 @@ impl Bloomsday {
     }
 
     /// Ships what was added to live filters, ships no more after that, and lets another server
-    /// decide. For the end of a process; waits at most a few seconds for the store. What is not
-    /// shipped then is shipped by the next start; until the lease ends no other server decides.
+    /// decide. For the end of a process; waits at most a few seconds for the store. A filter of
+    /// which not all is shipped then has its lease until that ends; the next start ships the rest.
     #[cfg(feature = "live")]
     pub async fn finish_shipping(&self) {
-        let is_all_shipped = match &self.shipper {
-            Some(shipper) => shipper.finish().await,
-            None => true,
-        };
-        // A successor would take what is not in the store for new. A start on the same data folder
-        // knows it, and has the same lease.
-        if is_all_shipped && let Some(sharing) = &self.sharing {
+        if let Some(shipper) = &self.shipper {
+            shipper.finish().await;
+        }
+        // After it: a successor finds all that was added.
+        if let Some(sharing) = &self.sharing {
             sharing.finish().await;
         }
     }

@@ -154,8 +154,9 @@ impl LiveSettings {
     /// Refuses to leave a log unread: its IDs would be new again.
     fn check_unused_folder(&self) -> Result<(), Error> {
         let Some(folder) = &self.data_dir else { return Ok(()) };
-        let mut logs = std::fs::read_dir(folder.join("live")).into_iter().flatten();
-        if logs.next().is_none() {
+        let entries = std::fs::read_dir(folder.join("live")).into_iter().flatten().flatten();
+        let is_log = |path: PathBuf| path.is_dir() && path.extension().is_none();
+        if !entries.map(|entry| entry.path()).any(is_log) {
             return Ok(());
         }
         Err(Error::Usage(format!(

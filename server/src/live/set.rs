@@ -301,7 +301,11 @@ impl LiveSet {
     /// milliseconds.
     pub(in crate::live) fn mark(&self, now: u64) -> u64 {
         let mut state = lock(&self.state);
-        state.marked_ms = now;
+        if state.marked_ms.saturating_sub(now) > MAX_STALL_MS {
+            // The clock was set back.
+            state.marked_ms = now;
+        }
+        state.marked_ms = state.marked_ms.max(now);
         state.last_ms.saturating_sub(now)
     }
 
@@ -410,6 +414,11 @@ impl LiveSet {
     pub(super) fn ship_with(&self, status: Arc<ShipStatus>) {
         // A set is shipped by one thread.
         let _ = self.shipping.set(status);
+    }
+
+    /// Whether the store has all of its log, as far as shipping has ended; without shipping it does.
+    pub(in crate::live) fn is_all_shipped(&self) -> bool {
+        self.shipping.get().is_none_or(|status| status.is_all_shipped())
     }
 
     /// Whether there is such a filter for certain: this process takes its IDs, or others do. The

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::access::WriteAccess;
 use crate::clock::Clock;
-use crate::live::log::Log;
+use crate::live::set::LiveSet;
 
 /// A lease is renewed this many times in its length.
 const RENEWALS: u32 = 3;
@@ -29,8 +29,8 @@ pub(in crate::live) struct LeaseRenewer {
     node: String,
     length: Duration,
     clock: Clock,
-    /// The log of the set, if it has one.
-    log: Option<Arc<Log>>,
+    /// Whose lease it is; `None` only in tests.
+    set: Option<Arc<LiveSet>>,
     own_epoch: Option<u64>,
     /// What was read last, and since when it has been the same.
     seen: Option<(Precondition, Instant)>,
@@ -62,15 +62,16 @@ impl LeaseRenewer {
             node,
             length,
             clock,
-            log: None,
+            set: None,
             own_epoch: None,
             seen: None,
         }
     }
 
-    /// Leaves the lease to others when this log turns out to be an older copy.
-    pub(in crate::live) fn with_log(self, log: Option<Arc<Log>>) -> LeaseRenewer {
-        LeaseRenewer { log, ..self }
+    /// Leaves the lease to others when the log of this set turns out to be an older copy, and keeps
+    /// it to its end when not all of that log is in the store.
+    pub(in crate::live) fn with_set(self, set: Arc<LiveSet>) -> LeaseRenewer {
+        LeaseRenewer { set: Some(set), ..self }
     }
 
     /// Keeps the lease until `stopping`, then gives it back.
@@ -87,7 +88,10 @@ impl LeaseRenewer {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 changed = stopping.changed() => {
-                    if changed.is_ok() {
+                    // A successor would take what is not in the store for new. A start on the same
+                    // data folder knows it, and has the same lease.
+                    let is_all_shipped = self.set.as_ref().is_none_or(|set| set.is_all_shipped());
+                    if changed.is_ok() && is_all_shipped {
                         let _ = tokio::time::timeout(pause, self.give_back()).await;
                     }
                     return;
@@ -99,7 +103,8 @@ impl LeaseRenewer {
     /// Reads the lease, and takes or renews it if that may be.
     async fn acquire_or_renew(&mut self) -> Result<(), StoreError> {
         // Nothing of such a log is shipped any more: no successor has to wait for that.
-        if self.log.as_ref().is_some_and(|log| log.is_older_copy()) {
+        let log = self.set.as_ref().and_then(|set| set.log());
+        if log.is_some_and(|log| log.is_older_copy()) {
             if self.own_epoch.is_some() {
                 return self.give_back().await;
             }

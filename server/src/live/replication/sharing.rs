@@ -23,8 +23,6 @@ use crate::error::Error;
 use crate::live::Live;
 #[cfg(feature = "redis-streams")]
 use crate::live::ack::Ack;
-#[cfg(feature = "redis-streams")]
-use crate::live::log::tail::Tail;
 use crate::live::set::LiveSet;
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
 use crate::live::stream::FeedReader;
@@ -82,10 +80,7 @@ impl Streams {
         let mut tasks = Tasks::new();
         #[cfg(any(feature = "redis-streams", feature = "kafka"))]
         if let Some(feed) = self.from {
-            let TaskContext { filter, set, access, clock, .. } = context.clone();
-            let file = live.folder().map(|folder| folder.join(format!("{filter}.from")));
-            let (warned, turn) = Default::default();
-            let reader = FeedReader { filter, set, access, feed, file, clock, warned, turn };
+            let reader = FeedReader::new(context.clone(), feed, live.folder());
             tasks.push(reader.run(stopping.clone()).boxed());
         }
         #[cfg(feature = "redis-streams")]
@@ -95,21 +90,7 @@ impl Streams {
                 if live.ack() == Ack::Shipped {
                     log.require_shipped(shipped);
                 }
-                let tail = Tail::new(log.folder());
-                let TaskContext { filter, access, store, .. } = context.clone();
-                let publisher = EnginePublisher {
-                    filter,
-                    log,
-                    access,
-                    store,
-                    engine: engine.clone(),
-                    last,
-                    tail,
-                    in_engine: None,
-                    is_lost: false,
-                    is_compared: false,
-                    taken_ms: None,
-                };
+                let publisher = EnginePublisher::new(context.clone(), log, engine.clone(), last);
                 tasks.push(publisher.run(stopping.clone()).boxed());
             }
             let TaskContext { filter, access, .. } = context.clone();
@@ -144,7 +125,7 @@ fn tasks_of(
         let node = own.unwrap_or_else(|| random().max(1));
         let holder = Holder { server: live.name().to_owned(), node };
         let renewer = LeaseRenewer::new(filter, access, store, clock, holder, lease);
-        let renewer = renewer.with_log(set.log());
+        let renewer = renewer.with_set(set);
         tasks.push(renewer.run(stopping.clone()).boxed());
     }
     let (received, entries) = mpsc::channel(MAX_QUEUED_ENTRIES);

@@ -46,11 +46,7 @@ const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 const MAX_CLOCK_STEP_MS: u64 = 60_000;
 
 /// The thread that ships. It ends soon after this is dropped.
-pub(crate) struct Shipper {
-    thread: TaskThread,
-    /// Of each set.
-    statuses: Vec<Arc<ShipStatus>>,
-}
+pub(crate) struct Shipper(TaskThread);
 
 impl Shipper {
     /// Ships these sets from now on. A set without a log is left out. `server` is the name in the
@@ -63,14 +59,13 @@ impl Shipper {
         promised: impl Fn(&FilterName) -> bool,
     ) -> Result<Shipper, Error> {
         let thread = TaskThreadBuilder::new("live-ship", "start the thread that ships live IDs");
-        let (now, mut statuses) = (clock.now_ms(), Vec::new());
+        let now = clock.now_ms();
         let tasks = sets
             .into_iter()
             .filter_map(|(filter, set)| {
                 let log = set.log()?;
                 let status = Arc::new(ShipStatus::new(now));
                 set.ship_with(status.clone());
-                statuses.push(status.clone());
                 let (store, server, clock) = (store.clone(), server.to_owned(), clock.clone());
                 let tail = Tail::new(log.folder());
                 let (next, head_due) = (None, Instant::now());
@@ -98,23 +93,19 @@ impl Shipper {
                 Some(shipper.run(thread.stopping()).boxed())
             })
             .collect();
-        Ok(Shipper { thread: thread.start(tasks)?, statuses })
+        Ok(Shipper(thread.start(tasks)?))
     }
 
     /// Returns when the thread has panicked.
     pub(crate) async fn panicked(&self) {
-        self.thread.panicked().await;
+        self.0.panicked().await;
     }
 
-    /// Ships what there is, and ends; waits at most a few seconds. Returns whether all is in the
-    /// store.
-    pub(crate) async fn finish(&self) -> bool {
-        self.thread.finish(FINISH_DEADLINE).await;
-        let is_all = self.statuses.iter().all(|status| status.is_all_shipped());
-        if !is_all {
+    /// Ships what there is, and ends; waits at most a few seconds.
+    pub(crate) async fn finish(&self) {
+        if !self.0.finish(FINISH_DEADLINE).await {
             tracing::warn!("not all live IDs are in the store: the next start ships them");
         }
-        is_all
     }
 }
 
@@ -189,6 +180,8 @@ impl LogShipper {
             );
             self.status.set_error(&self.filter, shipped.err().map(|error| error.to_string()));
             if is_over {
+                // Nothing can be.
+                self.status.shipped_all();
                 return;
             }
             tokio::select! {

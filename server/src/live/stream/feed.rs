@@ -6,7 +6,7 @@
 //! `feed_redis` or `feed_kafka`.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::live::LiveRole;
 use crate::live::lock::lock;
 use crate::live::options::hash_of;
 use crate::live::replication::access::{LeaseEpoch, WriteAccess};
+use crate::live::replication::task_context::TaskContext;
 use crate::live::set::{LiveSet, SetError};
 
 /// How many IDs are added at once: others may add in between.
@@ -45,13 +46,13 @@ pub(in crate::live) struct FeedReader {
     /// beginning.
     pub(in crate::live) file: Option<PathBuf>,
     pub(in crate::live) clock: Clock,
-    pub(in crate::live) warned: Mutex<Warned>,
-    pub(in crate::live) turn: Mutex<Turn>,
+    warned: Mutex<Warned>,
+    turn: Mutex<Turn>,
 }
 
 /// Who has read the stream before.
 #[derive(Default)]
-pub(in crate::live) struct Turn {
+struct Turn {
     /// In which epoch of the lease the last session of this process began.
     epoch: LeaseEpoch,
     /// Whether another server may have read since.
@@ -60,7 +61,7 @@ pub(in crate::live) struct Turn {
 
 /// What is said once in a while.
 #[derive(Default)]
-pub(in crate::live) struct Warned {
+struct Warned {
     at: Option<Instant>,
     skipped: u64,
 }
@@ -114,6 +115,18 @@ impl FeedIds {
 }
 
 impl FeedReader {
+    /// The feed of a set; `folder` is where the logs are.
+    pub(in crate::live) fn new(
+        context: TaskContext,
+        feed: FeedUrl,
+        folder: Option<&Path>,
+    ) -> FeedReader {
+        let TaskContext { filter, set, access, clock, .. } = context;
+        let file = folder.map(|folder| folder.join(format!("{filter}.from")));
+        let (warned, turn) = Default::default();
+        FeedReader { filter, set, access, feed, file, clock, warned, turn }
+    }
+
     /// Whether this server decides.
     pub(super) fn check(&self) -> Result<(), FeedError> {
         self.access.check().map_err(|_| FeedError::NotDecider)

@@ -19,6 +19,7 @@ use crate::live::log::Log;
 use crate::live::log::tail::Tail;
 use crate::live::replication::access::{StreamTask, WriteAccess};
 use crate::live::replication::store_call::{CallError, in_time};
+use crate::live::replication::task_context::TaskContext;
 
 /// For how long the engine keeps what is also in the store.
 const KEPT_MS: i64 = 10 * 60 * 1000;
@@ -29,24 +30,24 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The publishing of one set.
 pub(in crate::live) struct EnginePublisher {
-    pub(in crate::live) filter: FilterName,
-    pub(in crate::live) log: Arc<Log>,
-    pub(in crate::live) access: Arc<WriteAccess>,
-    pub(in crate::live) store: Store,
-    pub(in crate::live) engine: EngineUrl,
+    filter: FilterName,
+    log: Arc<Log>,
+    access: Arc<WriteAccess>,
+    store: Store,
+    engine: EngineUrl,
     /// Tells the number of the last frame that is in the engine.
-    pub(in crate::live) last: watch::Sender<u64>,
-    pub(in crate::live) tail: Tail,
+    last: watch::Sender<u64>,
+    tail: Tail,
     /// The number of the last frame that the engine has, as it has answered; `None` when that is
     /// not known.
-    pub(in crate::live) in_engine: Option<u64>,
+    in_engine: Option<u64>,
     /// Whether the engine has lost what it had, and was not sent it again yet.
-    pub(in crate::live) is_lost: bool,
+    is_lost: bool,
     /// Whether it is known that the log was not restored from an older copy.
-    pub(in crate::live) is_compared: bool,
+    is_compared: bool,
     /// When the engine took the last entry, by its own clock, in milliseconds: by another clock its
     /// newest entries could look old, and be trimmed at once.
-    pub(in crate::live) taken_ms: Option<i64>,
+    taken_ms: Option<i64>,
 }
 
 /// Why something was not published.
@@ -63,6 +64,29 @@ enum PublishError {
 }
 
 impl EnginePublisher {
+    /// The publishing of a set's log. `last` is told the number of the last frame in the engine.
+    pub(in crate::live) fn new(
+        context: TaskContext,
+        log: Arc<Log>,
+        engine: EngineUrl,
+        last: watch::Sender<u64>,
+    ) -> EnginePublisher {
+        let TaskContext { filter, access, store, .. } = context;
+        EnginePublisher {
+            filter,
+            tail: Tail::new(log.folder()),
+            log,
+            access,
+            store,
+            engine,
+            last,
+            in_engine: None,
+            is_lost: false,
+            is_compared: false,
+            taken_ms: None,
+        }
+    }
+
     pub(in crate::live) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         loop {
             let ended = tokio::select! {
