@@ -416,7 +416,7 @@ impl LiveSet {
         let _ = self.shipping.set(status);
     }
 
-    /// Whether the store has all of its log, as far as shipping has ended; without shipping it does.
+    /// Whether the store has all of its log, once shipping has ended; true if it is not shipped.
     pub(in crate::live) fn is_all_shipped(&self) -> bool {
         self.shipping.get().is_none_or(|status| status.is_all_shipped())
     }
