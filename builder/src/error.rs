@@ -157,9 +157,9 @@ pub enum Error {
     },
     /// Segments of live IDs that the store does not have.
     #[error(
-        "segments of `{filter}` are missing in the store, in {gaps} places: {logs}. If the server still has its log: \
-         stop it, delete its record in the folder `live/heads`, and start it: it writes them again. If not, build \
-         without them: {}",
+        "segments of `{filter}` are missing in the store ({gaps} gaps): {logs}. If the server of that log still has \
+         its data folder: stop the server, delete its record in the folder `live/heads`, and start it: it writes \
+         them again. If not, build without them: {}",
         Remedy::AllowMissingInput
     )]
     MissingSegments {

@@ -97,9 +97,9 @@ pub struct Seconds {
     pub scan: f64,
     /// Remove duplicates.
     pub count: f64,
-    /// Set bits and measure the rate of false positives.
+    /// Set bits, measure the rate of false positives, and compute the digest.
     pub fill: f64,
-    /// Compute the digest, upload, and read back.
+    /// Upload, and read back.
     pub publish: f64,
     /// Look up every ID in the bytes read back, and compare with the earlier filter.
     pub verify: f64,

@@ -80,6 +80,7 @@ pub(crate) async fn gather<H: IdHash>(
     check_job(&job.inputs, job.layout)?;
     // Before the segments: what a head says is in the store, this build then finds there.
     let mut heads = store.heads(&job.filter).await?;
+    let listed_before = heads.len();
     let keys = list(job, store, report).await?;
     add_unlisted_heads(store, &job.filter, &keys, &mut heads).await?;
     late_logs(&heads, job.day, &keys).for_each(|log| report.warn(log));
@@ -96,7 +97,8 @@ pub(crate) async fn gather<H: IdHash>(
         progress(Progress::Scan(done));
     }
     let frames = std::mem::take(&mut read.frames_of_logs);
-    let missing = frames.missing(store, &job.filter, first_day(job)..=job.day, &heads).await?;
+    let days = first_day(job)..=job.day;
+    let missing = frames.missing(store, &job.filter, days, &heads[..listed_before]).await?;
     judge_gaps(job, &missing, &heads, report)?;
     report.rows = read.rows;
     read.finish(PartitionWriter::new(partitions.clone()))
@@ -200,7 +202,7 @@ fn judge_gaps(
             logs,
         });
     }
-    report.warn(format!("the filter lacks what is not in the store: {logs}"));
+    report.warn(format!("segments are missing in the store, and their IDs are left out: {logs}"));
     Ok(())
 }
 

@@ -51,7 +51,7 @@ impl Gap {
         let Gap { node, first, last } = self;
         let head = heads.iter().find(|(of, _)| of == node);
         let server = head.map_or(String::new(), |(_, head)| format!(" of {}", head.server));
-        format!("the log {node:016x}{server} lacks its changes {first} to {last}")
+        format!("the changes {first} to {last} of the log {node:016x}{server}")
     }
 }
 
@@ -83,15 +83,16 @@ impl ReadFrames {
         runs.map(|run| run.last).max().unwrap_or(0)
     }
 
-    /// What is missing beside frames of the days that are built, and between frames from `before`
-    /// them and after them.
+    /// What is missing next to frames of the days that are built, or between the days before and
+    /// after them. `before` has the last frame of each log in the day before.
     fn gaps(&self, before: &BTreeMap<u64, u64>) -> Vec<Gap> {
         let mut gaps = Vec::new();
         for (&node, runs) in &self.runs {
             let Some((&begin, first)) = runs.first_key_value() else { continue };
             let (mut next, mut is_built) = (begin, first.is_built);
             for (&first, run) in runs {
-                let is_around = before.get(&node).is_some_and(|last| next == *last + 1);
+                let is_around =
+                    before.get(&node).is_some_and(|last| next == last.saturating_add(1));
                 if next < first && (is_built || run.is_built || is_around) {
                     gaps.push(Gap { node, first: next, last: first - 1 });
                 }
@@ -121,14 +122,20 @@ impl ReadFrames {
         let mut around = keys(store, filter, days.start().minus(1)).await?;
         let last_of_log: BTreeMap<u64, &SegmentKey> =
             around.iter().map(|key| (key.node, key)).collect();
-        let before = self.read(store, last_of_log.into_values()).await?;
+        let mut before = self.read(store, last_of_log.into_values()).await?;
+        let of_day_before = around.len();
+        for node in before.keys() {
+            // A log that the day before has did not begin after it, whatever its clock said.
+            self.runs.entry(*node).or_default().retain(|_, run| run.last > 0);
+        }
 
         // Each log that goes on has a segment of a later day, mostly the next one. A clock that was
         // ahead puts frames into a day that is far ahead.
         let mut open: BTreeSet<u64> = self.runs.keys().copied().collect();
         open.retain(|node| {
             let head = heads.iter().find(|(of, _)| of == node);
-            head.is_none_or(|(_, head)| head.seq > self.last_of(*node))
+            // A head that is behind is of a log that is being written again.
+            head.is_none_or(|(_, head)| head.seq != self.last_of(*node))
         });
         let mut later = store.segment_days(filter).await?;
         later.retain(|day| day > days.end());
@@ -137,21 +144,26 @@ impl ReadFrames {
                 break;
             }
             let found = keys(store, filter, day).await?;
+            let last: BTreeMap<u64, u64> =
+                open.iter().map(|node| (*node, self.last_of(*node))).collect();
             let mut firsts = BTreeMap::<u64, u64>::new();
-            for key in found.iter().filter(|key| key.first_seq > self.last_of(key.node)) {
+            let goes_on =
+                |key: &&SegmentKey| last.get(&key.node).is_some_and(|last| key.first_seq > *last);
+            for key in found.iter().filter(goes_on) {
                 let first = firsts.entry(key.node).or_insert(key.first_seq);
                 *first = key.first_seq.min(*first);
             }
             for (node, first) in firsts {
-                if open.remove(&node) {
-                    self.add_other(node, first..=first);
-                }
+                open.remove(&node);
+                self.add_other(node, first..=first);
             }
             around.extend(found);
         }
         for (node, head) in heads.iter().filter(|(node, _)| open.contains(node)) {
             let next = head.seq.saturating_add(1);
-            self.add_other(*node, next..=next);
+            if next > self.last_of(*node) {
+                self.add_other(*node, next..=next);
+            }
         }
         let gaps = self.gaps(&before);
         if gaps.is_empty() {
@@ -162,7 +174,12 @@ impl ReadFrames {
         let last: BTreeMap<u64, u64> = gaps.iter().map(|gap| (gap.node, gap.last)).collect();
         let may_have =
             |key: &&SegmentKey| last.get(&key.node).is_some_and(|last| key.first_seq <= *last);
-        self.read(store, around.iter().filter(may_have)).await?;
+        let (day_before, later) = around.split_at(of_day_before);
+        for (node, last) in self.read(store, day_before.iter().filter(may_have)).await? {
+            let known = before.entry(node).or_insert(last);
+            *known = last.max(*known);
+        }
+        self.read(store, later.iter().filter(may_have)).await?;
         Ok(self.gaps(&before))
     }
 
@@ -297,6 +314,9 @@ mod tests {
         assert_eq!((end.missing(25).await, end.missing(40).await), (vec![], vec![(26, 40)]));
         end.remove(3);
         assert_eq!(end.missing(25).await, [(21, 25)]);
+        // All of the day, after one that was written again.
+        let again = log(&[(0, 1..=18), (0, 5..=7), (2, 31..=40)]).await;
+        assert_eq!(again.missing(40).await, [(19, 30)]);
         // All of the day.
         let log = log(&all).await;
         (1..4).for_each(|number| log.remove(number));

@@ -442,9 +442,9 @@ fn a_build_does_not_leave_out_a_segment_that_is_missing() {
         let report = build(&backend, &["--dry-run", "--window-missing", "allow"]).expect(0).json();
         assert_eq!(report["ids"], rest, "{}", lost.display());
         assert!(
-            report["warnings"]
-                .to_string()
-                .contains("the filter lacks what is not in the store: the log"),
+            report["warnings"].to_string().contains(
+                "segments are missing in the store, and their IDs are left out: the changes"
+            ),
             "{report}"
         );
         let compact = ["compact", "rt", "--day", &today().to_string(), "--dry-run"];
