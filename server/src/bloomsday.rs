@@ -347,8 +347,9 @@ impl Bloomsday {
     }
 
     /// Ships what was added to live filters, ships no more after that, and lets another server
-    /// decide. For the end of a process; waits at most a few seconds for the store. A filter of
-    /// which not all is shipped then has its lease until that ends; the next start ships the rest.
+    /// decide. For the end of a process; waits at most a few seconds for the store. If not
+    /// all of a filter is shipped by then, its lease is not given back, and runs out by itself; the
+    /// next start ships the rest.
     #[cfg(feature = "live")]
     pub async fn finish_shipping(&self) {
         if let Some(shipper) = &self.shipper {

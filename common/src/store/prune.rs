@@ -73,9 +73,9 @@ impl Store {
         self.recorded(filter, by, Outcome::Pending, &due.to_string(), delete).await
     }
 
-    /// Deletes something, with a record of it in the history, which says `until_done` until then,
-    /// and after a crash. `delete` gets the time by the store's clock, with which the ages of
-    /// objects are compared: the clock here may be wrong.
+    /// Deletes something, with a record of it in the history, whose outcome is `until_done` until
+    /// the deletion ends, and after a crash for ever. `delete` gets the time by the store's clock,
+    /// with which the ages of objects are compared: the clock here may be wrong.
     async fn recorded<T: fmt::Display>(
         &self,
         filter: &FilterName,

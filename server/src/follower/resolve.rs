@@ -26,7 +26,7 @@ enum NewestDay {
     Is(Day),
     /// No day has one, but this day once had: pointers were lost.
     Lost(Day),
-    /// No day ever had one.
+    /// No day has one, and none was lost.
     Nothing,
     Unknown,
 }
@@ -97,7 +97,11 @@ async fn newest_published(loader: &Loader, filter: &FilterName) -> Result<Newest
     if loader.store.pointers_name().is_none() {
         return Ok(NewestDay::Nothing);
     }
-    let history = loader.store.pointer_history(filter).await.map_err(|e| loader.describe(&e))?;
+    let history = match loader.store.pointer_history(filter).await {
+        // A plain HTTP server has no listings.
+        Err(StoreError::ReadOnly { .. }) => return Ok(NewestDay::Nothing),
+        history => history.map_err(|e| loader.describe(&e))?,
+    };
     let published = history.iter().find(|event| event.outcome == Outcome::Published);
     Ok(published.and_then(|event| event.day).map_or(NewestDay::Nothing, NewestDay::Lost))
 }

@@ -181,7 +181,7 @@ struct SetState {
     late: LateDeletions,
 }
 
-/// How long before it is made a change may have read the clock.
+/// How old the time may be that a change read from the clock.
 const MAX_STALL_MS: u64 = 60_000;
 
 /// What there is when an add is refused for want of memory. With less of it, or in another step of

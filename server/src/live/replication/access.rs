@@ -22,7 +22,7 @@ pub(in crate::live) type LeaseEpoch = Option<u64>;
 pub(crate) struct WriteAccess {
     filter: FilterName,
     role: LiveRole,
-    /// Whether who decides is who has the lease, this server or another one.
+    /// Whether a lease says which server decides.
     uses_lease: bool,
     began: Instant,
     /// Changes are taken before this time, in milliseconds since `began`.

@@ -215,7 +215,7 @@ impl LogFollower {
             self.list_due = Instant::now() + LIST_INTERVAL;
         }
         let nodes: Vec<u64> = self.logs.keys().copied().collect();
-        // A store that fails hides what else is wrong.
+        // An error of the store is reported first.
         let (mut store_failed, mut log_failed) = (None, None);
         for node in nodes {
             // One log that cannot be read stops no other.
@@ -395,7 +395,8 @@ impl LogFollower {
         let last = self.logs[&node].last.clone();
         let since = *self.days().start();
         let first = last.as_ref().map_or(since, |last| last.day.max(since));
-        // Also days that are far ahead: a clock may have been, and all that came later is there.
+        // Also those far ahead: after one add with a clock ahead, all later adds are in that day's
+        // folder.
         let days = in_time(self.store.segment_days(&self.filter)).await?;
         let mut many = 0;
         for day in days.into_iter().filter(|day| *day >= first) {

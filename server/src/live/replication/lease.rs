@@ -90,8 +90,7 @@ impl LeaseRenewer {
                 changed = stopping.changed() => {
                     // A successor would take what is not in the store for new. A start on the same
                     // data folder knows it, and has the same lease.
-                    let is_all_shipped = self.set.as_ref().is_none_or(|set| set.is_all_shipped());
-                    if changed.is_ok() && is_all_shipped {
+                    if changed.is_ok() && (self.is_of_older_copy() || self.is_all_shipped()) {
                         let _ = tokio::time::timeout(pause, self.give_back()).await;
                     }
                     return;
@@ -100,11 +99,19 @@ impl LeaseRenewer {
         }
     }
 
+    fn is_all_shipped(&self) -> bool {
+        self.set.as_ref().is_none_or(|set| set.is_all_shipped())
+    }
+
+    fn is_of_older_copy(&self) -> bool {
+        let log = self.set.as_ref().and_then(|set| set.log());
+        log.is_some_and(|log| log.is_older_copy())
+    }
+
     /// Reads the lease, and takes or renews it if that may be.
     async fn acquire_or_renew(&mut self) -> Result<(), StoreError> {
         // Nothing of such a log is shipped any more: no successor has to wait for that.
-        let log = self.set.as_ref().and_then(|set| set.log());
-        if log.is_some_and(|log| log.is_older_copy()) {
+        if self.is_of_older_copy() {
             if self.own_epoch.is_some() {
                 return self.give_back().await;
             }

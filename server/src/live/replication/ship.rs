@@ -180,7 +180,7 @@ impl LogShipper {
             );
             self.status.set_error(&self.filter, shipped.err().map(|error| error.to_string()));
             if is_over {
-                // Nothing can be.
+                // This store takes no segments: nothing is left to wait for.
                 self.status.shipped_all();
                 return;
             }
@@ -191,13 +191,14 @@ impl LogShipper {
                         // What was added since, and the head.
                         self.head_due = Instant::now();
                         self.mark = None;
-                        match self.ship().await {
-                            Ok(()) => self.status.shipped_all(),
-                            Err(error) => {
-                                let filter = &self.filter;
-                                tracing::warn!(%filter, "not all live IDs are in the store; the next start tries again: {error}");
-                            }
-                        }
+                        let why = match self.ship().await {
+                            // The frames of the mark, which is of this moment, are in the store.
+                            Ok(()) if self.mark.is_none() => return self.status.shipped_all(),
+                            Ok(()) => "not all are synced".to_owned(),
+                            Err(error) => error.to_string(),
+                        };
+                        let filter = &self.filter;
+                        tracing::warn!(%filter, "not all live IDs are in the store; the next start tries again: {why}");
                     }
                     return;
                 }
@@ -252,8 +253,8 @@ impl LogShipper {
             let (filter, seconds) = (&self.filter, ahead_ms / 1000);
             tracing::error!(
                 %filter,
-                "the last change is {seconds} s in the future by this clock: what is added until then has that time, \
-                 and is in the build of its day; set the clock"
+                "the last change has a time {seconds} s ahead of this clock: until then all adds get that time, and are \
+                 in that day's build. Is this clock right, and those of the other servers?"
             );
         }
         self.is_clock_behind = is_behind;

@@ -35,7 +35,7 @@ pub(in crate::live) struct EnginePublisher {
     access: Arc<WriteAccess>,
     store: Store,
     engine: EngineUrl,
-    /// Tells the number of the last frame that is in the engine.
+    /// Gets the number of the last frame that is in the engine.
     last: watch::Sender<u64>,
     tail: Tail,
     /// The number of the last frame that the engine has, as it has answered; `None` when that is
@@ -64,7 +64,7 @@ enum PublishError {
 }
 
 impl EnginePublisher {
-    /// The publishing of a set's log. `last` is told the number of the last frame in the engine.
+    /// The publishing of a set's log. `last` gets the number of the last frame in the engine.
     pub(in crate::live) fn new(
         context: TaskContext,
         log: Arc<Log>,
@@ -191,7 +191,7 @@ impl EnginePublisher {
                 // says.
                 Err(error) => match self.last_in_engine(redis).await? {
                     Some(last) if !self.is_lost => {
-                        // Not compared with what this process adds: those are other frames.
+                        // What this process adds may have the same numbers.
                         if !self.is_compared && !self.log.was_opened_with(last) {
                             return Err(self.older());
                         }
