@@ -3,7 +3,7 @@
 //!
 //! An ID is in the day's filter if its newest change, over all logs, is not a deletion. Deletions
 //! are few and stay in memory; what was added goes to a temporary file until all deletions are
-//! known. A segment that is missing shows in the numbers of the frames: [`gaps`].
+//! known. A segment that is missing shows in the numbers of the frames: `gaps`.
 
 mod gaps;
 
