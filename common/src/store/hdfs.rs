@@ -33,13 +33,14 @@ const MAX_WRITE: Duration = Duration::from_secs(300);
 /// How long what is left of a failed write is deleted at most: the NameNode may be away.
 const MAX_DISCARD: Duration = Duration::from_secs(5);
 
+/// The most retries: half a minute, since the pauses grow from 1 to 15 s. With the 15 of the client
+/// itself it takes minutes until a dead NameNode is an error.
+const MAX_RETRIES: usize = 6;
+
 /// The HDFS at an address without a path. Name services and Kerberos come from the Hadoop
 /// configuration that `HADOOP_CONF_DIR` names, the user from `HADOOP_USER_NAME`.
 pub(super) fn open(address: &str, max_retries: usize) -> Result<Arc<dyn ObjectStore>> {
-    // Its pauses grow from 1 to 15 s, and its own limit is 15 tries: minutes until a dead NameNode
-    // is an error. After six tries it is half a minute.
-    let max_retries = max_retries.min(6);
-    let limits = [("dfs.client.failover.max.attempts", max_retries.to_string())];
+    let limits = [("dfs.client.failover.max.attempts", max_retries.min(MAX_RETRIES).to_string())];
     let builder = HdfsObjectStoreBuilder::new().with_url(address).with_config(limits);
     Ok(Arc::new(Hdfs(builder.build()?)))
 }
