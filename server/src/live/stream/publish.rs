@@ -202,6 +202,9 @@ impl EnginePublisher {
                 },
             },
         };
+        if last > self.log.last_seq() {
+            return Err(self.older());
+        }
         self.is_lost = false;
         self.last.send_replace(last);
         Ok(last + 1)
