@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs everything that must hold, and installs what it needs on Debian or Ubuntu: formatting, lints,
+# Runs everything that must hold, and installs what it needs on Debian or Ubuntu: formatting, lints, documentation,
 # all tests (with real servers of S3, Azure, Google Cloud Storage, HDFS and Redis, a real browser and real Guava),
-# documentation, licences.
+# packages, and a short run of every fuzz target.
 #
 # Environment: none needed. As root it installs Debian packages itself; otherwise it uses sudo.
 set -euo pipefail
@@ -111,6 +111,8 @@ cargo clippy "${all[@]}" --all-targets -- -D warnings
 for folder in python/bloomsday c; do
   cargo clippy --locked --manifest-path "$folder/Cargo.toml" --target-dir target --all-targets --quiet -- -D warnings
 done
+say "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc "${all[@]}" --no-deps
 say "each feature alone"
 # `alone FOLDER FEATURE…`: without any feature, then with each one and no other. A kind of store that a crate only passes
 # on to `common` is left out: nothing in that crate depends on it. `architecture.rs` compares the lists with the manifests.
@@ -151,8 +153,6 @@ cat "$others"
 "${tests[@]}" --doc
 # Counted by valgrind, so ignored by a plain `cargo test`.
 "${tests[@]}" --lib -- --ignored instructions
-say "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc "${all[@]}" --no-deps
 say "packages"
 # Without compiling what is in them: before a release, the same without --no-verify.
 cargo package --locked --workspace --exclude bloomsday-tests --exclude bloomsday-bench --exclude bloomsday-fuzz \
