@@ -12,7 +12,10 @@ use bloomsday_tests::wait::until;
 use super::follow::segments;
 use super::streams::{folder, hits, live, no_segments, serve, wire};
 
+/// Its successor waits for its end.
 const LEASE: &str = "live_lease = \"6s\"\n";
+/// A successor keeps it on a machine that is busy.
+const LONG_LEASE: &str = "live_lease = \"60s\"\n";
 
 /// A decider that was killed before anything was in the store, and what it added: two IDs that it
 /// deleted then, `again` and `gone`, and one that it did not.
@@ -55,8 +58,8 @@ impl Killed {
 
     /// Its successor, which has added `again` a second time.
     fn succeed(&self, backend: &Backend, keys: &str) -> Daemon {
-        let data = folder(backend, "second");
-        let successor = serve(backend, "standby", keys, &["--data-dir", &data]);
+        let (keys, data) = (format!("{keys}{LONG_LEASE}"), folder(backend, "second"));
+        let successor = serve(backend, "standby", &keys, &["--data-dir", &data]);
         successor.until("it decides", |daemon| live(daemon, "decides") == true);
         assert_eq!(wire(&successor).call(&format!("SADD rt {}", self.again)), ":1|");
         successor
@@ -71,7 +74,7 @@ fn is_hit(daemon: &Daemon, id: &String) -> bool {
 fn an_old_deletion_hides_no_id_that_only_the_engine_has_yet() {
     let mut backend = Backend::local();
     let redis = Redis::start();
-    let keys = format!("live_engine = \"{}\"\n{LEASE}", redis.address());
+    let keys = format!("live_engine = \"{}\"\n", redis.address());
     let killed = Killed::new(&backend);
     let follower = serve(&backend, "follow", &keys, &[]);
     let ships = folder(&backend, "it-ships");
@@ -105,7 +108,7 @@ fn a_segment_is_damaged_or_gone(engine: &str) {
     let backend = Backend::local();
     let killed = Killed::new(&backend);
     let follower = serve(&backend, "follow", engine, &[]);
-    let successor = killed.succeed(&backend, &format!("{engine}{LEASE}"));
+    let successor = killed.succeed(&backend, engine);
     follower.until("it has read it", |daemon| is_hit(daemon, &killed.again));
     let folder = Path::new(&backend.store).join("rt/live");
     let found = || segments(&folder);
@@ -137,7 +140,7 @@ fn a_segment_is_damaged_or_gone(engine: &str) {
 fn an_old_deletion_hides_no_id_of_a_last_segment_that_was_put_back() {
     let backend = Backend::local();
     let killed = Killed::new(&backend);
-    let successor = killed.succeed(&backend, LEASE);
+    let successor = killed.succeed(&backend, "");
     let segments = damage_all(&backend, &killed.again);
     successor.signal("KILL");
     successor.wait();
@@ -159,7 +162,7 @@ fn an_old_deletion_hides_no_id_of_a_last_segment_that_was_put_back() {
 fn a_million_late_deletions_stop_no_log() {
     let backend = Backend::local();
     let killed = Killed::after_deleting(&backend, 1_100_000);
-    let successor = killed.succeed(&backend, LEASE);
+    let successor = killed.succeed(&backend, "");
     let segments = damage_all(&backend, &killed.again);
     let follower = serve(&backend, "follow", "", &[]);
     follower.until("it names the segment", |daemon| waits_for(daemon, "cannot be used"));

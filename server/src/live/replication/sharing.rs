@@ -1,5 +1,5 @@
-//! [`Sharing`]: the thread that follows other servers' logs and keeps leases, for all sets of a
-//! process. No lookup and no add waits for it.
+//! [`Sharing`]: the two threads of a process that follow other servers' logs and keep leases, for
+//! all sets. No lookup and no add waits for them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::random::random;
 use bloomsday_common::store::Store;
-use futures::FutureExt;
+use futures::{FutureExt, future};
 use tokio::sync::{mpsc, watch};
 
 use super::access::WriteAccess;
@@ -53,8 +53,12 @@ pub(crate) struct SharedSet {
     pub(crate) from: Option<FeedUrl>,
 }
 
-/// The thread. It ends soon after this is dropped.
-pub(crate) struct Sharing(TaskThread);
+/// The threads. They end soon after this is dropped.
+pub(crate) struct Sharing {
+    tasks: TaskThread,
+    /// A thread apart: what others added may be seconds of work, and a lease is renewed in time.
+    leases: TaskThread,
+}
 
 /// The streams of one set.
 #[cfg_attr(
@@ -101,14 +105,14 @@ impl Streams {
     }
 }
 
-/// The tasks of a set, which is shared from now on.
+/// The tasks of a set, which is shared from now on, but for its lease.
 fn tasks_of(
     shared: SharedSet,
     context: &TaskContext,
     live: &Live,
     stopping: &watch::Receiver<bool>,
 ) -> Tasks {
-    let SharedSet { days, lease, engine, from, .. } = shared;
+    let SharedSet { days, engine, from, .. } = shared;
     let TaskContext { filter, set, access, store, clock } = context.clone();
     let (own, is_incomplete) = (set.log().map(|log| log.node()), Arc::<AtomicBool>::default());
     let others = StoredLogs {
@@ -119,21 +123,23 @@ fn tasks_of(
         days,
         is_incomplete: is_incomplete.clone(),
     };
-    set.share(access.clone(), Arc::new(others));
-    let mut tasks = Tasks::new();
-    if access.uses_lease() {
-        let node = own.unwrap_or_else(|| random().max(1));
-        let holder = Holder { server: live.name().to_owned(), node };
-        let renewer = LeaseRenewer::new(filter, access, store, clock, holder, lease);
-        let renewer = renewer.with_set(set);
-        tasks.push(renewer.run(stopping.clone()).boxed());
-    }
+    set.share(access, Arc::new(others));
     let (received, entries) = mpsc::channel(MAX_QUEUED_ENTRIES);
     let entries = engine.is_some().then_some(entries);
-    tasks.extend(Streams { engine, from, received }.tasks(context, live, stopping));
+    let mut tasks = Streams { engine, from, received }.tasks(context, live, stopping);
     let follower = LogFollower::new(context.clone(), u32::from(days), is_incomplete, entries);
     tasks.push(follower.run(stopping.clone()).boxed());
     tasks
+}
+
+/// Who keeps the lease of a set, where there is one.
+fn renewer_of(length: Duration, context: &TaskContext, live: &Live) -> Option<LeaseRenewer> {
+    let TaskContext { filter, set, access, store, clock } = context.clone();
+    access.uses_lease().then(|| {
+        let node = set.log().map_or_else(|| random().max(1), |log| log.node());
+        let holder = Holder { server: live.name().to_owned(), node };
+        LeaseRenewer::new(filter, access, store, clock, holder, length).with_set(set)
+    })
 }
 
 /// Waits until it is known which server decides.
@@ -166,8 +172,8 @@ impl Sharing {
         clock: &Clock,
     ) -> Result<Sharing, Error> {
         let thread = TaskThreadBuilder::new("live-share", "start the thread that shares live IDs");
-        let stopping = thread.stopping();
-        let (mut accesses, mut tasks) = (Vec::new(), Tasks::new());
+        let leases = TaskThreadBuilder::new("live-lease", "start the thread that keeps leases");
+        let (mut accesses, mut tasks, mut renewers) = (Vec::new(), Tasks::new(), Vec::new());
         for shared in shared {
             let filter = shared.filter.clone();
             let access = WriteAccess::new(filter.clone(), shared.role, !shared.lease.is_zero());
@@ -175,21 +181,33 @@ impl Sharing {
             accesses.push((filter.clone(), access.clone()));
             let (set, store, clock) = (shared.set.clone(), store.clone(), clock.clone());
             let context = TaskContext { filter, set, access, store, clock };
-            tasks.extend(tasks_of(shared, &context, live, &stopping));
+            renewers.extend(renewer_of(shared.lease, &context, live));
+            tasks.extend(tasks_of(shared, &context, live, &thread.stopping()));
         }
-        let thread = thread.start(tasks)?;
+        let tasks = thread.start(tasks)?;
+        let renew = |renewer: LeaseRenewer| {
+            // Who no longer follows the others must not decide for long.
+            future::select(renewer.run(leases.stopping()).boxed(), tasks.panicked().boxed())
+                .map(drop)
+                .boxed()
+        };
+        let renewers = renewers.into_iter().map(renew).collect();
+        let leases = leases.start(renewers)?;
         wait_for_deciders(&accesses)?;
-        Ok(Sharing(thread))
+        Ok(Sharing { tasks, leases })
     }
 
-    /// Returns when the thread has panicked.
+    /// Returns when a thread has panicked.
     pub(crate) async fn panicked(&self) {
-        self.0.panicked().await;
+        tokio::select! {
+            () = self.tasks.panicked() => {}
+            () = self.leases.panicked() => {}
+        }
     }
 
     /// Gives the leases back, and ends; waits at most a few seconds.
     pub(crate) async fn finish(&self) {
         // A lease that is not given back ends by itself.
-        let _ = self.0.finish(FINISH_DEADLINE).await;
+        tokio::join!(self.leases.finish(FINISH_DEADLINE), self.tasks.finish(FINISH_DEADLINE));
     }
 }

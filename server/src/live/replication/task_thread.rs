@@ -63,10 +63,13 @@ impl TaskThread {
     }
 
     /// Returns when a task has panicked, which ends the others, too.
-    pub(super) async fn panicked(&self) {
-        if self.panicked.clone().wait_for(|panicked| *panicked).await.is_err() {
-            // It ended as it should.
-            std::future::pending().await
+    pub(super) fn panicked(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut panicked = self.panicked.clone();
+        async move {
+            if panicked.wait_for(|panicked| *panicked).await.is_err() {
+                // It ended as it should.
+                std::future::pending().await
+            }
         }
     }
 }
