@@ -40,16 +40,11 @@ pub(crate) struct WriteAccess {
 /// What is known.
 #[derive(Clone, Default)]
 struct AccessState {
-    /// The lease as it was last read or written.
-    lease: Option<Lease>,
-    /// The epoch in which this process has it.
-    own_epoch: Option<u64>,
-    /// Until when it has it, in milliseconds since `began`.
-    until: u64,
-    /// In which epoch all that others had added was read.
-    caught_up: Option<u64>,
+    lease: LeaseState,
+    /// Why it could not be read, taken or renewed. What was known before still holds.
     lease_error: Option<String>,
-    is_lease_known: bool,
+    /// In which epoch all that others had added was read.
+    caught_up: LeaseEpoch,
     follow_error: Option<String>,
     /// What is wrong with the streams.
     stream_errors: BTreeMap<StreamTask, String>,
@@ -59,6 +54,34 @@ struct AccessState {
     /// What others changed before this time is here, in milliseconds since 1970; 0 for unknown.
     through_ms: u64,
     was_granted: bool,
+}
+
+/// Who has the lease, as it was last read or written.
+#[derive(Clone, Default)]
+enum LeaseState {
+    #[default]
+    Unknown,
+    /// This process, until this time in milliseconds since `began`.
+    Own { lease: Lease, until: u64 },
+    /// Another process, or nobody.
+    NotOwn(Option<Lease>),
+}
+
+impl LeaseState {
+    fn lease(&self) -> Option<&Lease> {
+        match self {
+            LeaseState::Own { lease, .. } => Some(lease),
+            LeaseState::NotOwn(lease) => lease.as_ref(),
+            LeaseState::Unknown => None,
+        }
+    }
+
+    fn own_epoch(&self) -> LeaseEpoch {
+        match self {
+            LeaseState::Own { lease, .. } => Some(lease.epoch),
+            _ => None,
+        }
+    }
 }
 
 /// What a process does with the streams of a set.
@@ -150,23 +173,27 @@ impl WriteAccess {
     fn why(&self) -> String {
         let state = lock(&self.state);
         let by = |lease: &Lease| format!("`{}` decides", lease.decider);
-        match (self.role, &state.lease, &state.lease_error) {
-            (LiveRole::Follow, Some(lease), _) => {
-                format!("this server only follows; {}: add there", by(lease))
-            }
-            (LiveRole::Follow, None, _) => {
-                "this server only follows: add at the server with `live = \"decide\"`".into()
-            }
-            _ if state.own_epoch.is_some() && self.ms_at(Instant::now()) < state.until => {
-                match &state.follow_error {
+        if self.role == LiveRole::Follow {
+            return match state.lease.lease() {
+                Some(lease) => format!("this server only follows; {}: add there", by(lease)),
+                None => {
+                    "this server only follows: add at the server with `live = \"decide\"`".into()
+                }
+            };
+        }
+        match (&state.lease, &state.lease_error, &state.follow_error) {
+            (LeaseState::Own { until, .. }, _, error)
+                if self.ms_at(Instant::now()) < *until =>
+            {
+                match error {
                     Some(error) => format!(
                         "this server has the lease, but cannot read all that others added: {error}"
                     ),
                     None => "this server has just begun to decide, and reads what others added: try again".into(),
                 }
             }
-            (_, _, Some(error)) => format!("the lease cannot be renewed or taken: {error}"),
-            (_, Some(lease), _) if state.own_epoch.is_none() => {
+            (_, Some(error), _) => format!("the lease cannot be renewed or taken: {error}"),
+            (LeaseState::NotOwn(Some(lease)), ..) => {
                 format!("{} until {:.0} or longer: add there", by(lease), lease.until)
             }
             _ => "this server has no lease yet: try again".into(),
@@ -176,19 +203,18 @@ impl WriteAccess {
     /// This process took or renewed the lease: it has it until this moment.
     pub(in crate::live) fn lease_acquired(&self, lease: Lease, until: Instant) {
         let mut state = lock(&self.state);
-        if state.own_epoch != Some(lease.epoch) {
+        if state.lease.own_epoch() != Some(lease.epoch) {
             self.lease_changed.notify_one();
         }
-        (state.own_epoch, state.until) = (Some(lease.epoch), self.ms_at(until));
-        (state.lease, state.lease_error) = (Some(lease), None);
+        state.lease = LeaseState::Own { lease, until: self.ms_at(until) };
+        state.lease_error = None;
         self.update(&mut state);
     }
 
     /// Another process has the lease, or nobody.
     pub(in crate::live) fn lease_not_acquired(&self, lease: Option<Lease>) {
         let mut state = lock(&self.state);
-        (state.lease, state.own_epoch) = (lease, None);
-        (state.lease_error, state.is_lease_known) = (None, true);
+        (state.lease, state.lease_error) = (LeaseState::NotOwn(lease), None);
         self.update(&mut state);
     }
 
@@ -198,15 +224,9 @@ impl WriteAccess {
         if std::mem::take(&mut state.was_granted) {
             tracing::info!(filter = %self.filter, "this server decides no more: it gives the lease back");
         }
-        state.until = 0;
-        self.update(&mut state);
-    }
-
-    /// Nothing keeps another process from taking the lease.
-    pub(in crate::live) fn lease_given_back(&self) {
-        let mut state = lock(&self.state);
-        (state.lease, state.own_epoch) = (None, None);
-        (state.lease_error, state.is_lease_known) = (None, true);
+        if let LeaseState::Own { until, .. } = &mut state.lease {
+            *until = 0;
+        }
         self.update(&mut state);
     }
 
@@ -217,7 +237,7 @@ impl WriteAccess {
         if is_another_failure(state.lease_error.as_deref(), &why) {
             tracing::warn!(filter = %self.filter, "the lease of live IDs: {why}");
         }
-        (state.lease_error, state.is_lease_known) = (Some(why), true);
+        state.lease_error = Some(why);
         self.update(&mut state);
     }
 
@@ -228,12 +248,12 @@ impl WriteAccess {
 
     /// Takes the lease as a follower read it.
     pub(in crate::live) fn lease_observed(&self, lease: Option<Lease>) {
-        lock(&self.state).lease = lease;
+        lock(&self.state).lease = LeaseState::NotOwn(lease);
     }
 
     /// The epoch in which this process has the lease, before a round of following.
     pub(in crate::live) fn epoch(&self) -> LeaseEpoch {
-        if self.uses_lease { lock(&self.state).own_epoch } else { Some(0) }
+        if self.uses_lease { lock(&self.state).lease.own_epoch() } else { Some(0) }
     }
 
     /// A round of following that began in this epoch has succeeded. What was changed before
@@ -291,18 +311,17 @@ impl WriteAccess {
     }
 
     fn update(&self, state: &mut AccessState) {
-        let granted_until = match (self.role, self.uses_lease) {
-            (LiveRole::Follow, _) => 0,
-            _ if state.caught_up.is_none() => 0,
-            (_, false) => u64::MAX,
-            _ if state.caught_up == state.own_epoch => state.until,
+        let granted_until = match &state.lease {
+            _ if self.role == LiveRole::Follow || state.caught_up.is_none() => 0,
+            _ if !self.uses_lease => u64::MAX,
+            LeaseState::Own { lease, until } if state.caught_up == Some(lease.epoch) => *until,
             _ => 0,
         };
         self.granted_until.store(granted_until, Ordering::Release);
         let is_granted = self.is_granted();
         if is_granted != state.was_granted {
             state.was_granted = is_granted;
-            let (filter, by) = (&self.filter, state.lease.as_ref().map(|lease| &lease.decider));
+            let (filter, by) = (&self.filter, state.lease.lease().map(|lease| &lease.decider));
             if is_granted {
                 tracing::info!(%filter, "this server decides which live IDs are new")
             } else {
@@ -316,17 +335,21 @@ impl WriteAccess {
     /// that does.
     pub(in crate::live) fn wait_until_decided(&self, most: Duration) -> Option<Lease> {
         let undecided = |state: &mut AccessState| {
-            let is_waiting = state.own_epoch.is_some() && state.caught_up != state.own_epoch;
-            let is_unknown = self.uses_lease && state.own_epoch.is_none() && !state.is_lease_known;
-            (is_waiting && state.follow_error.is_none()) || is_unknown || !self.is_round_done()
+            let is_waiting = match &state.lease {
+                LeaseState::Unknown => self.uses_lease && state.lease_error.is_none(),
+                LeaseState::Own { lease, .. } => {
+                    state.caught_up != Some(lease.epoch) && state.follow_error.is_none()
+                }
+                LeaseState::NotOwn(_) => false,
+            };
+            is_waiting || !self.is_round_done()
         };
         let state = lock(&self.state);
         let waited = self.decided.wait_timeout_while(state, most, undecided);
         let state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if state.own_epoch.is_none() && state.lease_error.is_none() {
-            state.lease.clone()
-        } else {
-            None
+        match &state.lease {
+            LeaseState::NotOwn(lease) if state.lease_error.is_none() => lease.clone(),
+            _ => None,
         }
     }
 
@@ -342,8 +365,8 @@ impl WriteAccess {
         let decides = self.is_granted();
         let state = lock(&self.state).clone();
         let (segments, logs, through_ms) = (state.segments, state.logs, state.through_ms);
-        let (lease, lease_error, follow_error) =
-            (state.lease, state.lease_error, state.follow_error);
+        let lease = state.lease.lease().cloned();
+        let (lease_error, follow_error) = (state.lease_error, state.follow_error);
         let role = self.role;
         let errors =
             state.stream_errors.iter().map(|(task, why)| format!("cannot {}: {why}", task.verb()));

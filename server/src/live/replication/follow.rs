@@ -4,14 +4,15 @@
 //! A segment that is damaged or missing is named in the status and looked for again; what follows
 //! it is read all the same, because adds are a union. The lag grows until nothing is missing.
 
+mod ahead;
 mod error;
 mod frames;
 mod gaps;
+mod inbox;
 mod late;
 mod receive;
 mod remote_log;
 
-use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::pin::pin;
@@ -26,7 +27,7 @@ use bloomsday_common::live::segment::Frames;
 use bloomsday_common::store::{HeadNow, Store};
 use bytes::Bytes;
 use futures::StreamExt;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::access::{LeaseEpoch, WriteAccess};
@@ -37,8 +38,10 @@ use super::task_context::TaskContext;
 use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
 use crate::live::set::{LateDeletions, LiveSet};
-use crate::live::stream::{Entry, FromEngine};
+use crate::live::stream::FromEngine;
+use ahead::{AheadFrames, MAX_AHEAD};
 use error::{FollowError, damaged, gap_error, not_fetched, refused, too_many};
+use inbox::EngineInbox;
 use remote_log::RemoteLog;
 
 /// How often the heads are read.
@@ -50,11 +53,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// The most segments of a filter that cannot be used, or are missing, and are remembered; with
 /// more, a log is not read on.
 const MAX_PROBLEMS: usize = 64;
-/// How long IDs that came only by the engine are kept from being dropped, after their server last
-/// wrote to the store. The engine does not keep them longer, either.
-const MAX_AHEAD: Duration = Duration::from_secs(10 * 60);
-/// How many entries of an engine are kept that came too early.
-const MAX_OUT_OF_ORDER: usize = 8;
 
 /// What is followed of one set.
 pub(in crate::live) struct LogFollower {
@@ -70,36 +68,21 @@ pub(in crate::live) struct LogFollower {
     /// Set when not all IDs came back at a rollback: the next round reads all logs from the
     /// beginning.
     is_incomplete: Arc<AtomicBool>,
-    /// What comes by an engine, if there is one.
-    entries: Option<mpsc::Receiver<FromEngine>>,
-    /// When the engine was last read to its end.
-    engine_end: Option<Instant>,
-    /// Entries that came too early: earlier frames of their log are missing. With each, for how
-    /// many rounds it has waited. While [`MAX_OUT_OF_ORDER`] wait, the engine's queue is not read.
-    out_of_order: Vec<(Entry, u32)>,
+    engine: Option<EngineInbox>,
     logs: BTreeMap<u64, RemoteLog>,
-    /// By log, what came by an engine and is not in the store yet.
-    ahead: BTreeMap<u64, Ahead>,
+    /// What came by the engine and is not in the store yet.
+    ahead: AheadFrames,
     /// Late deletions that wait until the store has that.
     late: Option<LateBatch>,
     list_due: Instant,
-    /// The epoch of the last round, and since when it is known.
-    epoch: (LeaseEpoch, Instant),
+    /// The epoch of the last round.
+    epoch: LeaseEpoch,
+    epoch_since: Instant,
     /// Whether logs were read from the beginning, so that the day's filter may have what came.
     is_absorb_due: bool,
     /// Deletions from before this time are late: logs were read from the beginning a second time,
     /// and what one deleted may have been seen again, in what was here then.
     late_before_ms: u64,
-}
-
-/// Frames that came by an engine before they were in the store.
-struct Ahead {
-    /// The number of the last one.
-    last: u64,
-    /// The time of the first one, or a later time up to which all are in the store.
-    from_ms: u64,
-    /// When the last one came, or the store had more of the log.
-    moved: Instant,
 }
 
 /// Late deletions, and where the sightings after them may be.
@@ -124,7 +107,6 @@ impl LogFollower {
     ) -> LogFollower {
         let TaskContext { filter, set, access, store, clock } = context;
         let own = set.log().map(|log| log.node());
-        let (logs, list_due) = (BTreeMap::new(), Instant::now());
         LogFollower {
             filter,
             set,
@@ -134,27 +116,27 @@ impl LogFollower {
             own,
             days,
             is_incomplete,
-            entries,
-            engine_end: None,
-            out_of_order: Vec::new(),
-            logs,
-            ahead: BTreeMap::new(),
+            engine: entries.map(EngineInbox::new),
+            logs: BTreeMap::new(),
+            ahead: AheadFrames::default(),
             late: None,
-            list_due,
-            epoch: (None, Instant::now()),
+            list_due: Instant::now(),
+            epoch: None,
+            epoch_since: Instant::now(),
             is_absorb_due: true,
             late_before_ms: 0,
         }
     }
 
-    pub(in crate::live) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+    /// Follows, round after round.
+    pub(in crate::live) async fn run(mut self) {
         let mut backoff = Backoff::new(FOLLOW_INTERVAL, MAX_PAUSE);
         loop {
             let epoch = self.access.epoch();
-            if epoch != self.epoch.0 {
+            if epoch != self.epoch {
                 // The decider before may have begun its log since the last listing.
                 self.list_due = Instant::now();
-                self.epoch = (epoch, Instant::now());
+                (self.epoch, self.epoch_since) = (epoch, Instant::now());
             }
             let round = self.round().await;
             self.receive_queued().await;
@@ -164,7 +146,7 @@ impl LogFollower {
                 Ok(through_ms) => {
                     // Before this process may decide: what a server acknowledged just before its
                     // end may be in the engine only.
-                    let epoch = epoch.filter(|_| self.has_read_engine(self.epoch.1));
+                    let epoch = epoch.filter(|_| self.has_read_engine());
                     self.access.round_succeeded(epoch, through_ms);
                     if std::mem::take(&mut self.is_absorb_due) {
                         self.set.absorb_again();
@@ -183,16 +165,15 @@ impl LogFollower {
                     }
                 }
             };
-            let waits_for_engine = !self.has_read_engine(self.epoch.1);
+            let waits_for_engine = !self.has_read_engine();
             let due = Instant::now() + pause;
             loop {
                 tokio::select! {
                     () = tokio::time::sleep_until(due) => break,
                     () = self.access.wait_for_lease() => break,
-                    _ = stopping.changed() => return,
-                    Some(entry) = next_entry(&mut self.entries), if self.out_of_order.len() < MAX_OUT_OF_ORDER => {
-                        self.receive_next(entry).await;
-                        if waits_for_engine && self.has_read_engine(self.epoch.1) {
+                    received = next_entry(&mut self.engine) => {
+                        self.receive_next(received).await;
+                        if waits_for_engine && self.has_read_engine() {
                             break;
                         }
                     }
@@ -203,8 +184,7 @@ impl LogFollower {
 
     /// What is dropped from memory must be in the store, to come back from there.
     fn note_what_is_stored(&self) {
-        let ahead = self.ahead.values().map(|ahead| ahead.from_ms).min();
-        self.set.set_stored_before(ahead.unwrap_or(u64::MAX));
+        self.set.set_stored_before(self.ahead.stored_before_ms());
     }
 
     /// Reads all that is new. Returns the time before which everything is here.
@@ -241,7 +221,7 @@ impl LogFollower {
 
     /// Looks for new logs, forgets those that are gone, and notes who decides.
     async fn list_logs(&mut self) -> Result<(), FollowError> {
-        self.ahead.retain(|_, ahead| ahead.moved.elapsed() < MAX_AHEAD);
+        self.ahead.forget_idle();
         self.note_what_is_stored();
         // Of a head that is older, no segment is read. A day more, for clocks that differ.
         let since = Day::of(self.clock.now()).minus(self.days + 1);
@@ -256,7 +236,7 @@ impl LogFollower {
             log.note_shipped();
             log.applied = log.applied.split_off(&since);
             listed.contains(node)
-                || ahead.contains_key(node)
+                || ahead.has(*node)
                 || log.frames.problems(log.shipped) > 0
                 || log.is_broken_in_engine
                 || !log.applied.is_empty()
@@ -293,7 +273,7 @@ impl LogFollower {
     /// Reads what is new of one log.
     async fn follow(&mut self, node: u64) -> Result<(), FollowError> {
         self.follow_head(node).await?;
-        let epoch = self.epoch.0;
+        let epoch = self.epoch;
         if self.logs.get(&node).is_some_and(|log| log.read_beyond_head_in != epoch) {
             // The decider before may have been killed between a segment and the head.
             self.read_last_again(node).await?;
@@ -357,15 +337,7 @@ impl LogFollower {
             HeadNow::Unreadable(why) => return Err(FollowError::Incomplete(why)),
             HeadNow::Same | HeadNow::Absent => return Ok(()),
         };
-        if let MapEntry::Occupied(mut ahead) = self.ahead.entry(node) {
-            if head.seq >= ahead.get().last {
-                ahead.remove();
-            } else {
-                let ahead = ahead.get_mut();
-                ahead.from_ms = ahead.from_ms.max(ms_of(head.through));
-                ahead.moved = Instant::now();
-            }
-        }
+        self.ahead.note_head(node, &head);
         (log.head, log.tag, log.is_listed) = (Some(head), tag, false);
         log.note_shipped();
         self.note_what_is_stored();
@@ -479,9 +451,9 @@ impl LogFollower {
 }
 
 /// The next entry of an engine; never without one.
-async fn next_entry(entries: &mut Option<mpsc::Receiver<FromEngine>>) -> Option<FromEngine> {
-    match entries {
-        Some(entries) => entries.recv().await,
+async fn next_entry(engine: &mut Option<EngineInbox>) -> FromEngine {
+    match engine {
+        Some(inbox) => inbox.next().await,
         None => std::future::pending().await,
     }
 }

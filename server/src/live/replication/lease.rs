@@ -177,7 +177,7 @@ impl LeaseRenewer {
         }
         // Not before: what failed is tried again.
         self.own_epoch = None;
-        self.access.lease_given_back();
+        self.access.lease_not_acquired(None);
         Ok(())
     }
 }

@@ -80,12 +80,12 @@ struct Streams {
     )
 )]
 impl Streams {
-    fn tasks(self, context: &TaskContext, live: &Live, stopping: &watch::Receiver<bool>) -> Tasks {
+    fn tasks(self, context: &TaskContext, live: &Live) -> Tasks {
         let mut tasks = Tasks::new();
         #[cfg(any(feature = "redis-streams", feature = "kafka"))]
         if let Some(feed) = self.from {
             let reader = FeedReader::new(context.clone(), feed, live.folder());
-            tasks.push(reader.run(stopping.clone()).boxed());
+            tasks.push(reader.run().boxed());
         }
         #[cfg(feature = "redis-streams")]
         if let Some(engine) = self.engine {
@@ -95,23 +95,18 @@ impl Streams {
                     log.require_shipped(shipped);
                 }
                 let publisher = EnginePublisher::new(context.clone(), log, engine.clone(), last);
-                tasks.push(publisher.run(stopping.clone()).boxed());
+                tasks.push(publisher.run().boxed());
             }
             let TaskContext { filter, access, .. } = context.clone();
             let reader = EngineReader { filter, access, engine, to: self.received };
-            tasks.push(reader.run(stopping.clone()).boxed());
+            tasks.push(reader.run().boxed());
         }
         tasks
     }
 }
 
 /// The tasks of a set, which is shared from now on, but for its lease.
-fn tasks_of(
-    shared: SharedSet,
-    context: &TaskContext,
-    live: &Live,
-    stopping: &watch::Receiver<bool>,
-) -> Tasks {
+fn tasks_of(shared: SharedSet, context: &TaskContext, live: &Live) -> Tasks {
     let SharedSet { days, engine, from, .. } = shared;
     let TaskContext { filter, set, access, store, clock } = context.clone();
     let (own, is_incomplete) = (set.log().map(|log| log.node()), Arc::<AtomicBool>::default());
@@ -126,9 +121,9 @@ fn tasks_of(
     set.share(access, Arc::new(others));
     let (received, entries) = mpsc::channel(MAX_QUEUED_ENTRIES);
     let entries = engine.is_some().then_some(entries);
-    let mut tasks = Streams { engine, from, received }.tasks(context, live, stopping);
+    let mut tasks = Streams { engine, from, received }.tasks(context, live);
     let follower = LogFollower::new(context.clone(), u32::from(days), is_incomplete, entries);
-    tasks.push(follower.run(stopping.clone()).boxed());
+    tasks.push(follower.run().boxed());
     tasks
 }
 
@@ -182,7 +177,8 @@ impl Sharing {
             let (set, store, clock) = (shared.set.clone(), store.clone(), clock.clone());
             let context = TaskContext { filter, set, access, store, clock };
             renewers.extend(renewer_of(shared.lease, &context, live));
-            tasks.extend(tasks_of(shared, &context, live, &thread.stopping()));
+            let of_set = tasks_of(shared, &context, live);
+            tasks.extend(of_set.into_iter().map(|task| thread.until_stopped(task)));
         }
         let tasks = thread.start(tasks)?;
         let renew = |renewer: LeaseRenewer| {

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use tokio::sync::watch;
 
@@ -34,6 +35,18 @@ impl TaskThreadBuilder {
     /// Changes, or closes, when a task should end.
     pub(super) fn stopping(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
+    }
+
+    /// A task that is dropped where it waits when the tasks should end.
+    pub(super) fn until_stopped(&self, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+        let mut stopping = self.stopping();
+        let either = async move {
+            tokio::select! {
+                () = task => {}
+                _ = stopping.changed() => {}
+            }
+        };
+        either.boxed()
     }
 
     /// Runs the tasks from now on, in a runtime of their own.
@@ -76,8 +89,6 @@ impl TaskThread {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt;
-
     use super::*;
 
     #[tokio::test]
@@ -85,7 +96,9 @@ mod tests {
         let thread = || TaskThreadBuilder::new("test", "start the thread of a test");
         let panics = thread().start(vec![async { panic!("of this test") }.boxed()]).unwrap();
         panics.panicked().await;
-        let ends = thread().start(vec![async {}.boxed()]).unwrap();
+        let ends = thread();
+        let tasks = vec![async {}.boxed(), ends.until_stopped(std::future::pending().boxed())];
+        let ends = ends.start(tasks).unwrap();
         assert!(ends.finish(Duration::from_secs(60)).await);
         assert_eq!(ends.panicked().now_or_never(), None);
     }

@@ -1,7 +1,5 @@
 //! [`FeedReader::run`]: reads a stream for as long as a process runs, whatever fails.
 
-use tokio::sync::watch;
-
 use super::address::Feed;
 use super::feed::{FeedError, FeedReader, MAX_PAUSE, PAUSE};
 #[cfg(feature = "kafka")]
@@ -12,17 +10,14 @@ use crate::backoff::Backoff;
 use crate::live::replication::access::StreamTask;
 
 impl FeedReader {
-    pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
+    /// Reads the feed while this server decides. What was added since the position was kept last is
+    /// read again by the next start.
+    pub(in crate::live) async fn run(self) {
         self.access.begin_feed(self.feed.name());
         let mut backoff = Backoff::new(PAUSE, MAX_PAUSE);
         let mut at = None;
         loop {
-            let ended = tokio::select! {
-                ended = self.session(&mut at, &mut backoff) => ended,
-                // What was added since the position was kept last is read again by the next start.
-                _ = stopping.changed() => return,
-            };
-            let wait = match ended {
+            let wait = match self.session(&mut at, &mut backoff).await {
                 Ok(()) => PAUSE,
                 Err(FeedError::NotDecider) => {
                     // Another server reads the stream.
@@ -38,10 +33,7 @@ impl FeedReader {
                     backoff.after_failure_jittered()
                 }
             };
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                _ = stopping.changed() => return,
-            }
+            tokio::time::sleep(wait).await;
         }
     }
 

@@ -87,20 +87,14 @@ impl EnginePublisher {
         }
     }
 
-    pub(in crate::live) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+    /// Publishes, over one connection after the other.
+    pub(in crate::live) async fn run(mut self) {
         loop {
-            let ended = tokio::select! {
-                ended = self.session() => ended,
-                _ = stopping.changed() => return,
-            };
-            if let Err(error) = ended {
+            if let Err(error) = self.session().await {
                 self.access.set_stream_error(StreamTask::Publish, Some(error.to_string()));
                 self.tail.restart();
             }
-            tokio::select! {
-                () = tokio::time::sleep(PAUSE) => {}
-                _ = stopping.changed() => return,
-            }
+            tokio::time::sleep(PAUSE).await;
         }
     }
 

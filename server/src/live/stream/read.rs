@@ -8,7 +8,7 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::redact::describe_source;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisError, Value};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::FromEngine;
@@ -176,21 +176,15 @@ pub(in crate::live) struct EngineReader {
 }
 
 impl EngineReader {
-    pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
+    /// Reads, over one connection after the other.
+    pub(in crate::live) async fn run(self) {
         let mut after = None;
         loop {
-            let ended = tokio::select! {
-                ended = self.session(&mut after) => ended,
-                _ = stopping.changed() => return,
-            };
-            if let Err(error) = ended {
+            if let Err(error) = self.session(&mut after).await {
                 let why = describe(&self.engine.name(), &error);
                 self.access.set_stream_error(StreamTask::Read, Some(why));
             }
-            tokio::select! {
-                () = tokio::time::sleep(PAUSE) => {}
-                _ = stopping.changed() => return,
-            }
+            tokio::time::sleep(PAUSE).await;
         }
     }
 

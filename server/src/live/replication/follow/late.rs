@@ -39,7 +39,7 @@ impl LogFollower {
     pub(super) async fn settle_late_deletions(&mut self) -> Result<(), FollowError> {
         let mut batch = self.late.take().unwrap_or_else(|| LateBatch {
             deletions: self.set.late_deletions(),
-            ahead: self.ahead.iter().map(|(node, ahead)| (*node, ahead.last)).collect(),
+            ahead: self.ahead.last_frames(),
             since: Instant::now(),
             failure: None,
             backoff: Backoff::new(FOLLOW_INTERVAL, MAX_PAUSE),
@@ -105,7 +105,7 @@ impl LogFollower {
     /// Whether the store has this frame of a log, or nobody knows when it will.
     fn is_stored(&self, node: u64, seq: u64) -> bool {
         let head = self.logs.get(&node).and_then(|log| log.head.as_ref());
-        !self.ahead.contains_key(&node) || head.is_some_and(|head| head.seq >= seq)
+        !self.ahead.has(node) || head.is_some_and(|head| head.seq >= seq)
     }
 
     /// Drops the deletions after which another server saw the ID again, as far as the store knows.

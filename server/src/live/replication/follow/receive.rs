@@ -9,7 +9,8 @@ use bloomsday_common::live::segment::{Frames, Header};
 use tokio::time::Instant;
 
 use super::super::access::StreamTask;
-use super::{Ahead, FOLLOW_INTERVAL, FollowError, LogFollower, MAX_OUT_OF_ORDER};
+use super::inbox::{EngineInbox, OutOfOrder};
+use super::{FOLLOW_INTERVAL, FollowError, LogFollower};
 use crate::live::stream::{Entry, FromEngine};
 
 /// For how many rounds an entry of an engine that is out of order is kept. The frames before it are
@@ -28,14 +29,15 @@ enum Received {
 impl LogFollower {
     /// Receives the entries that are out of order, and those in the queue.
     pub(super) async fn receive_queued(&mut self) {
-        for (entry, rounds) in std::mem::take(&mut self.out_of_order) {
+        let early = self.engine.as_mut().map_or_else(Vec::new, EngineInbox::take_out_of_order);
+        for OutOfOrder { entry, rounds } in early {
             self.receive_or_keep(entry, rounds + 1).await;
         }
         let end = Instant::now() + FOLLOW_INTERVAL;
-        while self.out_of_order.len() < MAX_OUT_OF_ORDER && Instant::now() < end {
-            let entry = self.entries.as_mut().and_then(|entries| entries.try_recv().ok());
-            let Some(entry) = entry else { break };
-            self.receive_next(entry).await;
+        while Instant::now() < end {
+            let received = self.engine.as_mut().and_then(EngineInbox::try_next);
+            let Some(received) = received else { break };
+            self.receive_next(received).await;
         }
     }
 
@@ -43,18 +45,15 @@ impl LogFollower {
     pub(super) async fn receive_next(&mut self, received: FromEngine) {
         match received {
             FromEngine::Entry(entry) => self.receive_or_keep(entry, 0).await,
-            FromEngine::End(at) => self.engine_end = Some(at),
+            FromEngine::End(at) => self.engine.iter_mut().for_each(|inbox| inbox.note_end(at)),
         }
     }
 
-    /// Whether all that is in the engine since this moment is here. An engine that cannot be read
-    /// is waited for only so long.
-    pub(super) fn has_read_engine(&self, since: Instant) -> bool {
-        if self.entries.is_none() {
-            return true;
-        }
-        let is_read = self.engine_end.is_some_and(|at| at >= since) && self.out_of_order.is_empty();
-        is_read
+    /// Whether all that was in the engine when this epoch began is here. An engine that cannot be
+    /// read is waited for only so long.
+    pub(super) fn has_read_engine(&self) -> bool {
+        let since = self.epoch_since;
+        self.engine.as_ref().is_none_or(|inbox| inbox.is_read_since(since))
             || (self.access.has_stream_error(StreamTask::Read)
                 && since.elapsed() >= MAX_ENGINE_WAIT)
     }
@@ -66,11 +65,12 @@ impl LogFollower {
             Ok(Received::Applied) => {}
             Ok(Received::OutOfOrder(node)) => {
                 let log = self.logs.entry(node).or_default();
-                if rounds < MAX_ROUNDS_OUT_OF_ORDER && !log.is_broken_in_engine {
-                    self.out_of_order.push((entry, rounds));
-                } else {
-                    // Do not wait for later segments of this log either.
-                    log.is_broken_in_engine = true;
+                match &mut self.engine {
+                    Some(inbox) if rounds < MAX_ROUNDS_OUT_OF_ORDER && !log.is_broken_in_engine => {
+                        inbox.keep(OutOfOrder { entry, rounds })
+                    }
+                    // Later segments of this log are not waited for either.
+                    _ => log.is_broken_in_engine = true,
                 }
             }
             Err(error) => {
@@ -107,10 +107,8 @@ impl LogFollower {
         let key = SegmentKey { filter: self.filter.clone(), day, node, epoch, first_seq };
         let mut new = frames.map_while(Result::ok).skip_while(|frame| frame.seq < next);
         if let Some(first) = new.next() {
-            let (last, moved) = (new.last().map_or(first.seq, |frame| frame.seq), Instant::now());
-            let ahead = Ahead { last, from_ms: first.ms, moved };
-            let ahead = self.ahead.entry(node).or_insert(ahead);
-            (ahead.last, ahead.moved) = (ahead.last.max(last), moved);
+            let last = new.last().map_or(first.seq, |frame| frame.seq);
+            self.ahead.add(node, last, first.ms);
             self.note_what_is_stored();
         }
         self.apply(&key, bytes).await?;

@@ -326,8 +326,7 @@ proptest! {
         for event in [Event::Ship].into_iter().chain(events).chain([Event::TakeOver]) {
             runtime.block_on(log.change(&event));
             if let Event::TakeOver = event {
-                let epoch = follower.epoch.0.map_or(1, |epoch| epoch + 1);
-                follower.epoch = (Some(epoch), Instant::now());
+                follower.epoch = Some(follower.epoch.map_or(1, |epoch| epoch + 1));
             }
             if let Event::Round | Event::TakeOver = event {
                 // One round finds a gap, and the next one fills it.
