@@ -143,7 +143,7 @@ async fn upload_and_verify<H: IdHash>(
     let (header_read, filter_read) = publish::upload(store, encoded, &uploading).await?;
     report.seconds.publish = timer.lap();
     progress(Progress::Verify);
-    verify::check_complete(&filter_read, &gathered.distinct, &gathered.samples, job.threads)?;
+    verify::check_no_id_lost(&filter_read, &gathered.distinct, &gathered.samples, job.threads)?;
     // Its warning is in the report already: these are the same bits.
     quality::check_quality(&header_read, &filter_read)?;
     crash_point("verified");

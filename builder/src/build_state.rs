@@ -9,14 +9,14 @@ use bloomsday_common::day::Day;
 use bloomsday_common::filter::{Filter, Shape};
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
-use bloomsday_common::protocol::{self, Publish, RecordState, Retention, Step};
+use bloomsday_common::protocol::{self, FollowStep, PublishDecision, RecordState, Retention};
 use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
 use crate::earlier_day::Comparison;
 use crate::error::Error;
-use crate::gates::{Baseline, Named};
+use crate::gates::{Baseline, PointerNow};
 use crate::job::Job;
 use crate::publish::{PointerSnapshot, PublishPlan, Uploaded};
 use crate::report::Report;
@@ -96,9 +96,9 @@ pub(crate) async fn conclude(
 ) -> Result<Report, Error> {
     let earlier = compared.filter.take();
     compared.warnings.drain(..).for_each(|warning| state.report.warn(warning));
-    state.report.overlap = compared.overlap.map(|(share, _)| share);
+    state.report.overlap = compared.overlap.map(|overlap| overlap.share);
     let plan = publish::plan(store, &state.start, blob.key(), job.retention).await?;
-    if let Publish::Advance { .. } = plan.decision {
+    if let PublishDecision::Advance { .. } = plan.decision {
         let baseline = baseline(store, job, &plan.history, &mut state.report).await?;
         if !passes_gates(job, &mut state, baseline, &compared, blob.key()) {
             return finish(store, state, job.remedy_words).await;
@@ -121,45 +121,58 @@ async fn baseline(
     history: &[HistoryEvent],
     report: &mut Report,
 ) -> Result<Baseline, Error> {
-    let (mut named, mut lost) = (BTreeMap::new(), Vec::new());
-    let mut pointer_days = None;
-    let oldest_kept = Day::of(Timestamp::now()).minus(job.retention.keep_days);
+    let (mut pointers, mut pointer_days) = (BTreeMap::new(), None);
     loop {
         // A day that does not count makes way for an older one.
-        let mut days = Baseline::days(job.day, history, &named);
-        days.retain(|day| !named.contains_key(day));
+        let mut days = Baseline::days_to_read(job.day, history, &pointers);
+        days.retain(|day| !pointers.contains_key(day));
         if days.is_empty() {
-            lost.retain(|day| Baseline::counts(job.day, history, &named, *day));
-            if let Some(day) = lost.iter().max() {
+            let lost = pointers.iter().filter(|(_, now)| **now == PointerNow::Lost);
+            let mut lost = lost.map(|(day, _)| *day).rev();
+            if let Some(day) =
+                lost.find(|day| Baseline::is_accepted(job.day, history, &pointers, *day))
+            {
                 report.warn(format!(
                     "{day} has an accepted build in the history and no pointer, nor has any day \
                      before: it counts as usual all the same; were the pointers lost?"
                 ));
             }
-            return Ok(Baseline::of(job.day, history, &named));
+            return Ok(Baseline::of(job.day, history, &pointers));
         }
         for day in days {
-            let names = match store.pointer(&job.filter, day).await.map(|read| read.state) {
-                Err(error) if error.is_no_answer() => return Err(error.into()),
-                Ok(RecordState::Found(pointer)) => Named::Blob(pointer.blob),
-                Ok(RecordState::Absent) if day >= oldest_kept => {
-                    let days = match &pointer_days {
-                        Some(days) => days,
-                        None => pointer_days.insert(store.pointer_days(&job.filter).await?),
-                    };
-                    // Whoever removes one as a rollback leaves those before.
-                    if days.first().is_some_and(|oldest| *oldest < day) {
-                        Named::Removed
-                    } else {
-                        lost.push(day);
-                        Named::Unknown
-                    }
-                }
-                Ok(_) | Err(_) => Named::Unknown,
-            };
-            named.insert(day, names);
+            let now = pointer_now(store, job, day, &mut pointer_days).await?;
+            pointers.insert(day, now);
         }
     }
+}
+
+/// What the pointer of a day names now. `all` is of which days there are pointers, once that is
+/// known.
+///
+/// # Errors
+/// The store does not say.
+async fn pointer_now(
+    store: &Store,
+    job: &Job,
+    day: Day,
+    all: &mut Option<Vec<Day>>,
+) -> Result<PointerNow, Error> {
+    match store.pointer(&job.filter, day).await.map(|read| read.state) {
+        Err(error) if error.is_no_answer() => return Err(error.into()),
+        Ok(RecordState::Found(pointer)) => return Ok(PointerNow::Blob(pointer.blob)),
+        Ok(RecordState::Absent) => {}
+        Ok(RecordState::Unreadable(_)) | Err(_) => return Ok(PointerNow::Unknown),
+    }
+    if day < Day::of(Timestamp::now()).minus(job.retention.keep_days) {
+        return Ok(PointerNow::Unknown);
+    }
+    let all = match all {
+        Some(all) => all,
+        None => all.insert(store.pointer_days(&job.filter).await?),
+    };
+    // Whoever removes one as a rollback leaves those before.
+    let has_earlier = all.first().is_some_and(|oldest| *oldest < day);
+    Ok(if has_earlier { PointerNow::Removed } else { PointerNow::Lost })
 }
 
 /// Evaluates the gates. If the day is refused, the report says why; if its change is accepted, the
@@ -210,7 +223,7 @@ async fn make_deltas(
     }
     let mut timer = Timer::start();
     let warn = |warning| report.warnings.push(warning);
-    report.deltas = deltas::publish(job, store, encoded, earlier, warn).await;
+    report.deltas = deltas::make_and_upload(job, store, encoded, earlier, warn).await;
     report.seconds.deltas = timer.lap();
 }
 
@@ -259,7 +272,9 @@ pub(crate) async fn finish(
     }
     report.seconds.total = total.lap();
     report.pinned = match store.pin(&report.filter).await {
-        Ok(pin) => !matches!(protocol::follow_pin(&pin.state, Timestamp::now()), Step::Continue),
+        Ok(pin) => {
+            !matches!(protocol::follow_pin(&pin.state, Timestamp::now()), FollowStep::ReadOlder)
+        }
         // The build is complete; only this field of the report is unknown.
         Err(error) => {
             tracing::warn!("cannot read whether a pin overrides this day's pointer: {error}");

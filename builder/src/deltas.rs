@@ -37,7 +37,7 @@ pub struct PublishedDelta {
 ///
 /// Memory: one earlier filter at a time, and twice its delta, which is at most half of the blob.
 /// Cost: a fetch of each other base, and three passes over both blobs.
-pub(crate) async fn publish(
+pub(crate) async fn make_and_upload(
     job: &Job,
     store: &Store,
     blob: &EncodedBlob<'_>,

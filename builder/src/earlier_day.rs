@@ -12,7 +12,7 @@ use bloomsday_common::memory::available;
 use bloomsday_common::protocol::RecordState;
 use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
 
-use crate::gates::MAX_BASELINE_AGE_DAYS;
+use crate::gates::{MAX_BASELINE_AGE_DAYS, Overlap};
 use crate::job::Job;
 use crate::partition::Distinct;
 use crate::publish::try_to_read;
@@ -32,7 +32,7 @@ const ALWAYS_FETCHED_BYTES: u64 = 8 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     /// The share of the day's IDs that the earlier filter contains, and its standard deviation.
-    pub(crate) overlap: Option<(f64, f64)>,
+    pub(crate) overlap: Option<Overlap>,
     /// The blob of the earlier filter, and its number of IDs.
     pub(crate) ids: Option<(BlobKey, u64)>,
     /// The earlier filter itself, verified.

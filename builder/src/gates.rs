@@ -14,12 +14,14 @@
 
 mod baseline;
 mod counts;
+mod gate;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::baseline::{BASELINE_DAYS, Baseline, MAX_BASELINE_AGE_DAYS, Named};
-pub use self::counts::DayCounts;
+pub use self::baseline::{BASELINE_DAYS, Baseline, MAX_BASELINE_AGE_DAYS, PointerNow};
 use self::counts::Numbers;
+pub use self::counts::{DayCounts, Overlap};
+pub use self::gate::Gate;
 
 /// The overlap has a sampling error. It is refused only if it is this many deviations below its
 /// limit.
@@ -40,7 +42,7 @@ pub struct Limits {
 /// The limits that make a day suspicious. A build refuses a suspicious day.
 ///
 /// ```
-/// use bloomsday_builder::gates::{Baseline, DayCounts, Gates, Limits, evaluate};
+/// use bloomsday_builder::gates::{Baseline, DayCounts, Gate, Gates, Limits, evaluate};
 ///
 /// let gates = Gates { ids: Limits { floor: 1_000.0, band: 2.0, cap: 1e9 }, ..Gates::default() };
 /// gates.check().unwrap();
@@ -49,7 +51,7 @@ pub struct Limits {
 /// let baseline = Baseline::default().or_ids(1_000_000);
 /// let counts = DayCounts { rows: 500_000, ids: 400_000, ..DayCounts::default() };
 /// let verdicts = evaluate(&counts, &baseline, &gates);
-/// let ids = verdicts.iter().find(|verdict| verdict.gate == "ids").unwrap();
+/// let ids = verdicts.iter().find(|verdict| verdict.gate == Gate::Ids).unwrap();
 /// assert!(!ids.passed);
 /// assert_eq!((ids.low, ids.high), (500_000.0, 2_000_000.0));
 /// ```
@@ -94,21 +96,26 @@ impl Default for Gates {
 }
 
 impl Gates {
+    /// The limits of a gate.
+    pub fn limits(&self, gate: Gate) -> Limits {
+        match gate {
+            Gate::Ids => self.ids,
+            Gate::Nulls => self.nulls,
+            Gate::Invalid => self.invalid,
+            Gate::Duplicates => self.duplicates,
+            Gate::Overlap => self.overlap,
+            Gate::Files => self.files,
+            Gate::InputBytes => self.input_bytes,
+        }
+    }
+
     /// Checks that the limits are possible.
     ///
     /// # Errors
     /// The key, and what is wrong with its limits.
     pub fn check(&self) -> Result<(), String> {
-        let named = [
-            ("ids", self.ids),
-            ("nulls", self.nulls),
-            ("invalid", self.invalid),
-            ("duplicates", self.duplicates),
-            ("overlap", self.overlap),
-            ("files", self.files),
-            ("input_bytes", self.input_bytes),
-        ];
-        for (name, Limits { floor, band, cap }) in named {
+        for gate in Gate::ALL {
+            let (name, Limits { floor, band, cap }) = (gate.name(), self.limits(gate));
             if !(band.is_finite() && band >= 1.0) {
                 let why = "and must be a number of at least 1";
                 return Err(format!("gates.{name}: band is {band}, {why}"));
@@ -126,8 +133,8 @@ impl Gates {
 /// The result of one gate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The name of the gate.
-    pub gate: &'static str,
+    /// The gate.
+    pub gate: Gate,
     /// The day's number.
     pub value: f64,
     /// The baseline; `None` without earlier days.
@@ -139,79 +146,50 @@ pub struct Verdict {
     pub high: f64,
     /// Whether the day passed.
     pub passed: bool,
+    /// Whether `ids` refused its lower limit itself.
+    #[serde(skip)]
+    pub is_half_missing: bool,
 }
 
 /// Evaluates all gates for a day. A gate without a number, such as `overlap` without an earlier
 /// day, has no verdict.
 pub fn evaluate(counts: &DayCounts, baseline: &Baseline, gates: &Gates) -> Vec<Verdict> {
     let numbers = Numbers::of(counts);
-    let too_much = |gate, value: Option<f64>, norm: Option<f64>, limits: Limits| {
-        let Limits { floor, band, cap } = limits;
-        // Without a baseline only the cap counts.
-        let high = norm.map_or(cap, |norm| (band * norm).clamp(floor, cap));
-        value.map(|value| verdict(gate, value, 0.0, norm, (0.0, high)))
-    };
-    let around = |gate, value: Option<f64>, norm: Option<f64>, limits: Limits| {
-        let Limits { floor, band, cap } = limits;
-        let between = norm.map_or((floor, cap), |norm| {
-            ((norm / band).clamp(floor, cap), (norm * band).clamp(floor, cap))
-        });
-        value.map(|value| verdict(gate, value, 0.0, norm, between))
-    };
-
-    let mut ids = around("ids", Some(numbers.ids), baseline.ids, gates.ids);
-    // The lower limit itself passes, which is half of the IDs. With half of the files, the other
-    // half is missing.
     let has_half_of_files =
         numbers.files.zip(baseline.files).is_some_and(|(files, norm)| 2.0 * files <= norm);
-    if let Some(ids) = &mut ids {
-        ids.passed &= !(has_half_of_files && ids.value <= ids.low);
-    }
-
-    let Limits { floor, band, cap } = gates.overlap;
-    let low = baseline.overlap.map_or(floor, |norm| (norm / band).clamp(floor, cap));
-    let overlap = counts.overlap.map(|(share, deviation)| {
-        let tolerance = OVERLAP_DEVIATIONS * deviation;
-        verdict("overlap", share, tolerance, baseline.overlap, (low, 1.0))
-    });
-    [
-        ids,
-        too_much("nulls", numbers.nulls, baseline.nulls, gates.nulls),
-        too_much("invalid", numbers.invalid, baseline.invalid, gates.invalid),
-        too_much("duplicates", numbers.duplicates, baseline.duplicates, gates.duplicates),
-        overlap,
-        around("files", numbers.files, baseline.files, gates.files),
-        around("input_bytes", numbers.input_bytes, baseline.input_bytes, gates.input_bytes),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let tolerance = counts.overlap.map_or(0.0, |overlap| OVERLAP_DEVIATIONS * overlap.deviation);
+    let verdict = |gate: Gate| {
+        let (value, norm) = (numbers.get(gate)?, baseline.norm(gate));
+        let (low, high) = passing(gate, norm, gates.limits(gate));
+        // The lower limit itself passes, which is half of the IDs. With half of the files, the
+        // other half is missing.
+        let is_half_missing = gate == Gate::Ids && has_half_of_files && value == low;
+        let tolerance = if gate == Gate::Overlap { tolerance } else { 0.0 };
+        let passed = value + tolerance >= low && value <= high && !is_half_missing;
+        Some(Verdict { gate, value, norm, low, high, passed, is_half_missing })
+    };
+    Gate::ALL.into_iter().filter_map(verdict).collect()
 }
 
-fn verdict(
-    gate: &'static str,
-    value: f64,
-    tolerance: f64,
-    norm: Option<f64>,
-    (low, high): (f64, f64),
-) -> Verdict {
-    let passed = value + tolerance >= low && value <= high;
-    Verdict { gate, value, norm, low, high, passed }
+/// The least and the largest number that pass a gate. Without a baseline only the absolute limits
+/// count.
+fn passing(gate: Gate, norm: Option<f64>, limits: Limits) -> (f64, f64) {
+    let Limits { floor, band, cap } = limits;
+    let below = norm.map(|norm| (norm / band).clamp(floor, cap));
+    let above = norm.map(|norm| (norm * band).clamp(floor, cap));
+    match gate {
+        Gate::Ids | Gate::Files | Gate::InputBytes => {
+            (below.unwrap_or(floor), above.unwrap_or(cap))
+        }
+        Gate::Nulls | Gate::Invalid | Gate::Duplicates => (0.0, above.unwrap_or(cap)),
+        Gate::Overlap => (below.unwrap_or(floor), 1.0),
+    }
 }
 
 impl std::fmt::Display for Verdict {
     /// Formats the numbers in one line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Verdict { gate, value, norm, low, high, passed } = self;
-        let what = match *gate {
-            "ids" => "distinct IDs",
-            "nulls" => "share of rows without an ID",
-            "invalid" => "share of rows with an empty or too long ID",
-            "duplicates" => "rows per distinct ID",
-            "files" => "files read",
-            "input_bytes" => "bytes of input",
-            _ => "share of IDs that the newest earlier filter has",
-        };
+        let Verdict { gate, value, norm, low, high, passed, is_half_missing } = self;
         let number = |value: f64| match value {
             value if value.fract() == 0.0 => format!("{value:.0}"),
             value if value < 0.001 => format!("{value:.1e}"),
@@ -219,12 +197,13 @@ impl std::fmt::Display for Verdict {
         };
         let verdict = if *passed {
             "lies within"
-        } else if value == low {
+        } else if *is_half_missing {
             "lies, with half of the files missing, on the lower end of"
         } else {
             "lies outside"
         };
         let (value, low, high) = (number(*value), number(*low), number(*high));
+        let (gate, what) = (gate.name(), gate.what());
         write!(f, "{gate}: {what} {value} {verdict} {low} to {high}")?;
         match norm {
             Some(norm) => write!(f, " (usual: {})", number(*norm)),

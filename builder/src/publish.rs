@@ -10,7 +10,7 @@ use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::{self, BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
-use bloomsday_common::protocol::{self, Past, Publish, Retention};
+use bloomsday_common::protocol::{self, Past, PublishDecision, Retention};
 use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::{Store, Versioned};
 use jiff::Timestamp;
@@ -164,7 +164,7 @@ impl PointerSnapshot {
 #[derive(Debug)]
 pub struct PublishPlan {
     /// What it may do.
-    pub decision: Publish,
+    pub decision: PublishDecision,
     /// The newest records of the filter's history.
     pub history: Vec<HistoryEvent>,
     /// The pointer as it was read.
@@ -186,7 +186,7 @@ pub async fn plan(
     let history = store.pointer_history(&start.filter).await?;
     let today = Day::of(Timestamp::now());
     let past = Past::of(start.day, &history, &pointer.state, today, retention);
-    let decision = protocol::publish(blob, &pointer.state, unchanged_since_start, &past);
+    let decision = protocol::decide_publish(blob, &pointer.state, unchanged_since_start, &past);
     Ok(PublishPlan { decision, history, pointer })
 }
 
@@ -200,12 +200,12 @@ impl PublishPlan {
         let update =
             |outcome, previous| PointerUpdate { outcome, previous, reason: None, remedy: None };
         Ok(match &self.decision {
-            Publish::Unchanged { .. } => update(Outcome::Unchanged, None),
-            Publish::Advance { previous } => update(Outcome::Published, previous.clone()),
-            Publish::Superseded { now } => {
+            PublishDecision::Unchanged { .. } => update(Outcome::Unchanged, None),
+            PublishDecision::Advance { previous } => update(Outcome::Published, previous.clone()),
+            PublishDecision::Superseded { now } => {
                 superseded(start, blob, &format!("changed while this build ran ({now})"))
             }
-            Publish::RolledBack { to } => {
+            PublishDecision::RolledBack { to } => {
                 let to = to
                     .as_ref()
                     .map_or("nothing now: it was removed".into(), |to| format!("{to} now"));
@@ -215,7 +215,7 @@ impl PublishPlan {
                     &format!("was rolled back from this very blob, and names {to}"),
                 )
             }
-            Publish::Unreadable { why } => {
+            PublishDecision::Unreadable { why } => {
                 return Err(StoreError::Record {
                     key: key::pointer(filter, *day),
                     why: format!("{why} (a build does not overwrite it)"),
@@ -254,19 +254,19 @@ pub async fn advance(
         tracing::warn!("{why}");
     }
     let previous = match plan.decision {
-        Publish::Advance { previous } => previous,
-        Publish::Unchanged { unrecorded: true } => {
+        PublishDecision::Advance { previous } => previous,
+        PublishDecision::Unchanged { unrecorded: true } => {
             // An earlier build ended right after it had moved the pointer, or a later one of the
             // day was refused: record the outcome now.
             record_unchanged(store, filter, event).await;
             return Ok(preview);
         }
-        Publish::Unchanged { unrecorded: false } => return Ok(preview),
+        PublishDecision::Unchanged { unrecorded: false } => return Ok(preview),
         // Pointer and history may be of two moments: one that had not moved yet looks deleted.
-        Publish::Superseded { .. } | Publish::RolledBack { .. } => {
+        PublishDecision::Superseded { .. } | PublishDecision::RolledBack { .. } => {
             return Ok(unchanged_after_all(store, start, blob, event).await.unwrap_or(preview));
         }
-        Publish::Unreadable { .. } => unreachable!("the preview is an error"),
+        PublishDecision::Unreadable { .. } => unreachable!("the preview is an error"),
     };
     let event = HistoryEvent { outcome: Outcome::Pending, previous, ..event.clone() };
     store.append_event(filter, &event).await?;

@@ -9,7 +9,7 @@ use bloomsday_common::remedy::Remedy;
 use serde::Serialize;
 
 use crate::deltas::PublishedDelta;
-use crate::gates::{self, Baseline, DayCounts, Gates, Verdict};
+use crate::gates::{self, Baseline, DayCounts, Gates, Overlap, Verdict};
 use crate::source::Input;
 use crate::stable_shape::ShapeSource;
 
@@ -167,7 +167,7 @@ impl Report {
     /// Evaluates the gates. Returns the failed ones as text, which is empty if all passed.
     pub(crate) fn evaluate(
         &mut self,
-        overlap: Option<(f64, f64)>,
+        overlap: Option<Overlap>,
         baseline: &Baseline,
         gates: &Gates,
     ) -> String {

@@ -8,6 +8,7 @@ use bloomsday_common::filter::Filter;
 use bloomsday_common::hash::{ID_BYTES, IdHash};
 
 use crate::error::Error;
+use crate::gates::Overlap;
 use crate::parallel::parallel_map;
 use crate::partition::{Distinct, sum, sum_of};
 use crate::sample::Sample;
@@ -48,7 +49,7 @@ pub(crate) fn absent_hashes<H: IdHash>(range: Range<u64>) -> Vec<H> {
 /// # Errors
 /// [`Error::Lost`]: the filter lacks an ID. [`Error::Changed`]: the hashes themselves, which were
 /// filled in and are looked up now, are not those that the deduplication kept.
-pub fn check_complete<H: IdHash>(
+pub fn check_no_id_lost<H: IdHash>(
     filter: &Filter,
     distinct: &Distinct<H>,
     samples: &[Sample],
@@ -90,20 +91,20 @@ pub fn overlap<H: IdHash>(
     earlier_fpp: f64,
     distinct: &Distinct<H>,
     threads: usize,
-) -> Result<(f64, f64), Error> {
+) -> Result<Overlap, Error> {
     let (misses, _) = count_misses(earlier, distinct, threads)?;
     Ok(overlap_of(misses, distinct.n_ids(), earlier_fpp))
 }
 
-/// The overlap and its standard deviation, if `misses` of `n` IDs are not in a filter with this
+/// The overlap, if `misses` of `n` IDs are not in a filter with this
 /// fpp.
-pub(crate) fn overlap_of(misses: u64, n: u64, earlier_fpp: f64) -> (f64, f64) {
+pub(crate) fn overlap_of(misses: u64, n: u64, earlier_fpp: f64) -> Overlap {
     let n = n as f64;
     let share = 1.0 - misses as f64 / n;
-    let overlap = ((share - earlier_fpp) / (1.0 - earlier_fpp)).clamp(0.0, 1.0);
+    let share = ((share - earlier_fpp) / (1.0 - earlier_fpp)).clamp(0.0, 1.0);
     // Only absent IDs are hits by chance: n (1 − overlap) tries with probability fpp.
-    let deviation = ((1.0 - overlap) * earlier_fpp / (1.0 - earlier_fpp) / n).sqrt();
-    (overlap, deviation)
+    let deviation = ((1.0 - share) * earlier_fpp / (1.0 - earlier_fpp) / n).sqrt();
+    Overlap { share, deviation }
 }
 
 /// Looks up all hashes. Returns the number of misses, and the sum of the hashes.

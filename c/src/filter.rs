@@ -3,9 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 
-use bloomsday_common::blob::{Header, Summary};
-use bloomsday_common::filter::Filter;
-use bloomsday_common::key::BlobKey;
+use bloomsday_common::blob::{OpenedBlob, Summary};
 use bloomsday_common::store::open_file;
 use bloomsday_server::FilterHandle;
 
@@ -18,30 +16,30 @@ const CHUNK: usize = 1_024;
 /// A set of IDs to look up: a blob file that was opened, or a filter of a server. Any number of
 /// threads may use it at the same time.
 #[derive(Debug)]
-pub struct BloomsdayFilter(Kind);
+pub struct BloomsdayFilter(Source);
 
 #[derive(Debug)]
-enum Kind {
-    File(Box<(BlobKey, Header, Filter)>),
+enum Source {
+    File(Box<OpenedBlob>),
     Served(FilterHandle),
 }
 
 impl BloomsdayFilter {
     pub(crate) fn served(handle: FilterHandle) -> BloomsdayFilter {
-        BloomsdayFilter(Kind::Served(handle))
+        BloomsdayFilter(Source::Served(handle))
     }
 
     fn contains(&self, id: &[u8]) -> bool {
         match &self.0 {
-            Kind::File(opened) => opened.2.contains(id),
-            Kind::Served(handle) => handle.contains(id),
+            Source::File(opened) => opened.filter.contains(id),
+            Source::Served(handle) => handle.contains(id),
         }
     }
 
     fn contains_batch(&self, ids: &[&[u8]], answers: &mut [bool]) {
         match &self.0 {
-            Kind::File(opened) => drop(opened.2.contains_batch(ids, answers)),
-            Kind::Served(handle) => handle.contains_batch(ids, answers),
+            Source::File(opened) => drop(opened.filter.contains_batch(ids, answers)),
+            Source::Served(handle) => handle.contains_batch(ids, answers),
         }
     }
 }
@@ -63,7 +61,7 @@ pub unsafe extern "C" fn bloomsday_open(
             give("filter", filter, || {
                 let path = text("path", path)?;
                 let opened = open_file(Path::new(path))?;
-                Ok(BloomsdayFilter(Kind::File(Box::new(opened))))
+                Ok(BloomsdayFilter(Source::File(Box::new(opened))))
             })
         }
     })
@@ -188,12 +186,12 @@ pub unsafe extern "C" fn bloomsday_describe(filter: *const BloomsdayFilter) -> *
         // above.
         let filter = unsafe { object("filter", filter)? };
         text_for_c(match &filter.0 {
-            Kind::File(opened) => {
-                let (key, header, filter) = &**opened;
+            Source::File(opened) => {
+                let OpenedBlob { key, header, filter } = &**opened;
                 let summary = Summary::of(key, header, filter);
                 serde_json::to_string(&summary).expect("a summary has JSON")
             }
-            Kind::Served(handle) => {
+            Source::Served(handle) => {
                 serde_json::to_string(&handle.status()).expect("a status has JSON")
             }
         })

@@ -11,7 +11,7 @@ const MAX_NAMES: u32 = 8;
 
 /// A step of [`write()`] that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum WriteStep {
     /// The temporary file is complete and durable.
     Staged,
     /// It has the name.
@@ -41,7 +41,7 @@ pub enum Step {
 /// # Errors
 /// The system's. What was at `path` is still there then, unless only the last call failed, which
 /// makes the new name durable.
-pub fn write(path: &Path, bytes: &[u8], done: impl Fn(Step)) -> io::Result<()> {
+pub fn write(path: &Path, bytes: &[u8], done: impl Fn(WriteStep)) -> io::Result<()> {
     write_by(path, |mut file| file.write_all(bytes), done)
 }
 
@@ -52,18 +52,18 @@ pub fn write(path: &Path, bytes: &[u8], done: impl Fn(Step)) -> io::Result<()> {
 pub fn write_by<E: From<io::Error>>(
     path: &Path,
     fill: impl FnOnce(&File) -> Result<(), E>,
-    done: impl Fn(Step),
+    done: impl Fn(WriteStep),
 ) -> Result<(), E> {
     let (file, temporary) = create_temporary(path)?;
     let write = || {
         fill(&file)?;
         file.sync_all()?;
-        done(Step::Staged);
+        done(WriteStep::Staged);
         if !is_at(&file, &temporary) {
             return Err(io::Error::other("another program has taken the temporary file").into());
         }
         fs::rename(&temporary, path)?;
-        done(Step::Renamed);
+        done(WriteStep::Renamed);
         Ok(())
     };
     write().inspect_err(|_: &E| {
@@ -153,7 +153,7 @@ mod tests {
         let path = folder.path().join("state");
         // The second one begins and ends while the first one is at work.
         write(&path, b"first", |step| {
-            if step == Step::Staged {
+            if step == WriteStep::Staged {
                 write(&path, b"second", |_| {}).unwrap();
                 assert_eq!(fs::read(&path).unwrap(), b"second");
             }
@@ -200,7 +200,7 @@ mod tests {
         fs::write(folder.path().join(".state.tmp1"), "half").unwrap();
         let steps = std::cell::RefCell::new(Vec::new());
         write(&path, b"new", |step| steps.borrow_mut().push(step)).unwrap();
-        assert_eq!(*steps.borrow(), [Step::Staged, Step::Renamed]);
+        assert_eq!(*steps.borrow(), [WriteStep::Staged, WriteStep::Renamed]);
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read(&foreign).unwrap(), b"foreign");
         assert_eq!(fs::read_link(&link).unwrap(), foreign);

@@ -126,6 +126,17 @@ impl RawBlob {
     }
 }
 
+/// A blob, every byte of which was checked.
+#[derive(Debug)]
+pub struct OpenedBlob {
+    /// Its key.
+    pub key: BlobKey,
+    /// What it says of itself.
+    pub header: Header,
+    /// What answers lookups.
+    pub filter: Filter,
+}
+
 /// Checks a fetched blob completely and views it as a filter.
 ///
 /// Cost: no pass over the body and no copy, because its digest and bit count are in `fetched`.

@@ -8,15 +8,15 @@
 //!
 //! ```
 //! use bloomsday_common::pointer::Pointer;
-//! use bloomsday_common::protocol::{RecordState, Step, days_to_follow, follow_pointer};
+//! use bloomsday_common::protocol::{RecordState, FollowStep, days_to_follow, follow_pointer};
 //!
 //! let today = "2026-11-19".parse()?;
 //! let days = days_to_follow(today, None, 3);
 //! assert_eq!((days.len(), days[0]), (4, today));
 //!
-//! assert_eq!(follow_pointer(today, &RecordState::Absent), Step::Continue);
+//! assert_eq!(follow_pointer(today, &RecordState::Absent), FollowStep::ReadOlder);
 //! let garbage = RecordState::<Pointer>::Unreadable("it is empty".into());
-//! assert!(matches!(follow_pointer(today, &garbage), Step::Keep { .. }));
+//! assert!(matches!(follow_pointer(today, &garbage), FollowStep::Keep { .. }));
 //! # Ok::<(), bloomsday_common::error::Error>(())
 //! ```
 
@@ -95,7 +95,7 @@ pub fn after_ambiguous_write<T: PartialEq>(
 
 /// What a build may do to the pointer of its day.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Publish {
+pub enum PublishDecision {
     /// It already names this blob: leave it.
     Unchanged {
         /// The history does not show how the day got this blob. Then append a record, so that a
@@ -135,39 +135,39 @@ pub enum Publish {
 /// not. Also after that, none moves it back to a blob that a repoint took it from.
 ///
 /// ```
-/// use bloomsday_common::protocol::{Past, Publish, RecordState, publish};
+/// use bloomsday_common::protocol::{Past, PublishDecision, RecordState, decide_publish};
 ///
 /// let filter = "rt".parse()?;
 /// let name = format!("blobs/2026-11-19-{}.bloom", "ab".repeat(32));
 /// let new = bloomsday_common::key::BlobKey::parse(&name, &filter, &[])?;
 ///
 /// // The first build of a day writes its pointer.
-/// let decision = publish(&new, &RecordState::Absent, true, &Past::default());
-/// assert_eq!(decision, Publish::Advance { previous: None });
+/// let decision = decide_publish(&new, &RecordState::Absent, true, &Past::default());
+/// assert_eq!(decision, PublishDecision::Advance { previous: None });
 /// // Something that is not a pointer is not overwritten.
 /// let garbage = RecordState::Unreadable("it is empty".into());
-/// let decision = publish(&new, &garbage, true, &Past::default());
-/// assert!(matches!(decision, Publish::Unreadable { .. }));
+/// let decision = decide_publish(&new, &garbage, true, &Past::default());
+/// assert!(matches!(decision, PublishDecision::Unreadable { .. }));
 /// # Ok::<(), bloomsday_common::error::Error>(())
 /// ```
-pub fn publish(
+pub fn decide_publish(
     new: &BlobKey,
     now: &RecordState<Pointer>,
     unchanged_since_start: bool,
     past: &Past,
-) -> Publish {
+) -> PublishDecision {
     match now {
         RecordState::Found(pointer) if pointer.blob == *new => {
-            Publish::Unchanged { unrecorded: past.is_unrecorded() }
+            PublishDecision::Unchanged { unrecorded: past.is_unrecorded() }
         }
-        _ if !unchanged_since_start => Publish::Superseded { now: describe(now) },
-        RecordState::Unreadable(why) => Publish::Unreadable { why: why.clone() },
+        _ if !unchanged_since_start => PublishDecision::Superseded { now: describe(now) },
+        RecordState::Unreadable(why) => PublishDecision::Unreadable { why: why.clone() },
         now => {
             let named = now.found().map(|pointer| pointer.blob.clone());
             if past.was_rejected(new) || past.is_by_hand() && past.had(new) {
-                Publish::RolledBack { to: named }
+                PublishDecision::RolledBack { to: named }
             } else {
-                Publish::Advance { previous: named }
+                PublishDecision::Advance { previous: named }
             }
         }
     }
@@ -191,11 +191,11 @@ pub fn newest_buildable(now: Timestamp) -> Day {
     Day::of(now).plus(1)
 }
 
-/// What `--to DAY` means.
+/// The blob of a day, for `--to DAY` and for lookups in an earlier day.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Target {
+pub enum BlobOfDay {
     /// This blob.
-    Blob(BlobKey),
+    One(BlobKey),
     /// The day has no blob.
     None,
     /// The day has several, and its pointer names none of them: the operator must choose.
@@ -204,14 +204,18 @@ pub enum Target {
 
 /// Finds the blob an operator means by a day: what that day's pointer names if it is of that day,
 /// else the only blob of that day.
-pub fn target_of_day(day: Day, pointer: &RecordState<Pointer>, blobs_of_day: &[BlobKey]) -> Target {
+pub fn blob_of_day(
+    day: Day,
+    pointer: &RecordState<Pointer>,
+    blobs_of_day: &[BlobKey],
+) -> BlobOfDay {
     if let Some(pointer) = pointer.found().filter(|pointer| pointer.blob.day == day) {
-        return Target::Blob(pointer.blob.clone());
+        return BlobOfDay::One(pointer.blob.clone());
     }
     match blobs_of_day {
-        [] => Target::None,
-        [only] => Target::Blob(only.clone()),
-        several => Target::Several(several.to_vec()),
+        [] => BlobOfDay::None,
+        [only] => BlobOfDay::One(only.clone()),
+        several => BlobOfDay::Several(several.to_vec()),
     }
 }
 
@@ -260,11 +264,11 @@ impl Followed {
 
 /// What one record means for a server.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum FollowStep {
     /// Load this blob.
     Follow(Followed),
     /// Read the next, older record.
-    Continue,
+    ReadOlder,
     /// Keep the current filter: there is a record that cannot be read.
     Keep {
         /// What is wrong with it.
@@ -274,12 +278,14 @@ pub enum Step {
 
 /// What a pin means at `now`. An expired pin is ignored; an unreadable one keeps the current
 /// filter.
-pub fn follow_pin(pin: &RecordState<Pin>, now: Timestamp) -> Step {
+pub fn follow_pin(pin: &RecordState<Pin>, now: Timestamp) -> FollowStep {
     match pin {
-        RecordState::Absent => Step::Continue,
-        RecordState::Unreadable(why) => Step::Keep { why: why.clone() },
-        RecordState::Found(pin) if pin.until.is_some_and(|until| until <= now) => Step::Continue,
-        RecordState::Found(pin) => Step::Follow(Followed {
+        RecordState::Absent => FollowStep::ReadOlder,
+        RecordState::Unreadable(why) => FollowStep::Keep { why: why.clone() },
+        RecordState::Found(pin) if pin.until.is_some_and(|until| until <= now) => {
+            FollowStep::ReadOlder
+        }
+        RecordState::Found(pin) => FollowStep::Follow(Followed {
             blob: pin.blob.clone(),
             bytes: None,
             by: FollowedBy::Pin { until: pin.until, reason: pin.reason.clone() },
@@ -288,11 +294,11 @@ pub fn follow_pin(pin: &RecordState<Pin>, now: Timestamp) -> Step {
 }
 
 /// What the pointer of `day` means. Only an absent one moves the search a day back.
-pub fn follow_pointer(day: Day, pointer: &RecordState<Pointer>) -> Step {
+pub fn follow_pointer(day: Day, pointer: &RecordState<Pointer>) -> FollowStep {
     match pointer {
-        RecordState::Absent => Step::Continue,
-        RecordState::Unreadable(why) => Step::Keep { why: why.clone() },
-        RecordState::Found(pointer) => Step::Follow(Followed {
+        RecordState::Absent => FollowStep::ReadOlder,
+        RecordState::Unreadable(why) => FollowStep::Keep { why: why.clone() },
+        RecordState::Found(pointer) => FollowStep::Follow(Followed {
             blob: pointer.blob.clone(),
             bytes: pointer.bytes,
             by: FollowedBy::Pointer { day },

@@ -21,10 +21,10 @@ use serde_json::json;
 
 use crate::config::{BuildOverrides, Settings, WindowMissing};
 use crate::error::Error;
+use crate::filters::unknown;
 use crate::output::{Output, binary_size, thousands};
 use crate::place::ensure_not_in_store;
 use crate::resources::Resources;
-use crate::target::unknown;
 
 /// Rows of a row group: some MB.
 const GROUP_ROWS: usize = 1 << 20;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bloomsday_builder::gates::{Gates, Limits};
+use bloomsday_builder::gates::{Gate, Gates, Limits};
 use bloomsday_builder::source::is_same_each_day;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
@@ -327,18 +327,9 @@ fn warn_of_the_same_input_each_day(name: &FilterName, inputs: &[String]) {
 
 /// The limits of every gate, spelt as in the file.
 fn add_gates(rows: &mut Rows, key: &str, gates: &Gates) {
-    let Gates { ids, nulls, invalid, duplicates, overlap, files, input_bytes } = *gates;
-    let default = Gates::default();
-    let all = [
-        ("ids", ids, default.ids),
-        ("nulls", nulls, default.nulls),
-        ("invalid", invalid, default.invalid),
-        ("duplicates", duplicates, default.duplicates),
-        ("overlap", overlap, default.overlap),
-        ("files", files, default.files),
-        ("input_bytes", input_bytes, default.input_bytes),
-    ];
-    for (name, limits, default) in all {
+    for gate in Gate::ALL {
+        let (name, limits) = (gate.name(), gates.limits(gate));
+        let default = Gates::default().limits(gate);
         let text = |Limits { floor, band, cap }: Limits| {
             format!("{{ floor = {floor}, band = {band}, cap = {cap} }}")
         };

@@ -22,7 +22,7 @@ use crate::defaults::{self, FPP};
 use crate::error::Error;
 use crate::output::{Output, print, state, thousands, who};
 use crate::remedy;
-use crate::repoint::repoint;
+use crate::repoint::{RepointRequest, repoint};
 use crate::resources::Resources;
 use crate::sample_data::{self, COLUMN, user};
 use crate::signals::Signals;
@@ -319,8 +319,9 @@ impl Demonstration<'_> {
     async fn roll_back(&self, day: Day, to: Day) -> Result<(), Error> {
         self.note(&format!("$ bloomsday repoint rt {day} --to {to} --store {}", self.address));
         let reason = Some("demo: suppose the data is bad".to_owned());
-        let (to, keep) = (to.to_string(), Retention::default());
-        let done = repoint(&self.store, &self.filter, day, &to, keep, reason, false).await?;
+        let (filter, to, retention) = (&self.filter, to.to_string(), Retention::default());
+        let request = RepointRequest { filter, day, to: &to, retention, reason, dry_run: false };
+        let done = repoint(&self.store, request).await?;
         self.output.show(&done, String::new);
         Ok(())
     }

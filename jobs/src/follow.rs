@@ -18,11 +18,11 @@ use serde_json::json;
 
 use crate::config::{Settings, poll_interval};
 use crate::error::Error;
+use crate::followed::followed_blob;
 use crate::inspect;
 use crate::output::{Output, binary_size, say};
 use crate::place::{ensure_not_in_store, in_store};
 use crate::signals::EndSignals;
-use crate::target::target;
 
 /// Keep a file equal to the blob that a server would load: the pin's, else the newest pointer's.
 ///
@@ -134,7 +134,7 @@ impl Follow {
             let why = format!("{path} is of the filter `{other}`: name another file");
             return Err(Error::Usage(why));
         }
-        let target = target(store, &self.filter, *last_followed, max_age_days).await?;
+        let target = followed_blob(store, &self.filter, *last_followed, max_age_days).await?;
         if let FollowedBy::Pointer { day } = target.by {
             *last_followed = Some(day).max(*last_followed);
         }
@@ -168,7 +168,7 @@ impl Follow {
 
 /// Which blob the file is, if it is a sound one.
 fn sound_blob(path: &Path) -> Option<BlobKey> {
-    let sound = || inspect::open_blob_file(path).map(|(key, _, _)| key).ok();
+    let sound = || inspect::open_blob_file(path).map(|opened| opened.key).ok();
     tokio::task::block_in_place(sound)
 }
 

@@ -9,8 +9,8 @@ use clap::Args;
 
 use crate::config::Settings;
 use crate::error::Error;
+use crate::filters::unknown;
 use crate::output::{Output, or_dash, print, say, table, thousands};
-use crate::target::unknown;
 
 /// Show the newest 1,000 events of a filter, newest first.
 ///

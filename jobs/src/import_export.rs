@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use bloomsday_builder::{ForeignFormat, Import as ImportJob, import};
 use bloomsday_common::atomic_file;
+use bloomsday_common::blob::OpenedBlob;
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::id_form::IdForm;
@@ -99,7 +100,7 @@ impl Export {
             }
             None => {}
         }
-        let (key, header, filter) = inspect::open(&self.blob, settings).await?;
+        let OpenedBlob { key, header, filter } = inspect::open(&self.blob, settings).await?;
         if !self.format.has(header.shape.layout()) {
             return Err(Error::Usage(format!(
                 "{key} has the layout `{}`, which {system} cannot read: build the day with \

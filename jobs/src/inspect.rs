@@ -6,9 +6,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-use bloomsday_common::blob::{self, Header, Origin, RawBlob, Summary};
+use bloomsday_common::blob::{self, OpenedBlob, Origin, RawBlob, Summary};
 use bloomsday_common::delta;
-use bloomsday_common::filter::Filter;
 use bloomsday_common::key::{BlobKey, DeltaKey, split_url};
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::store::{MAX_BLOB_BYTES, Store, open_file};
@@ -44,7 +43,7 @@ impl Inspect {
         if let Some(bytes) = delta_bytes(&self.blob, settings).await? {
             return show_delta(&self.blob, &bytes, output);
         }
-        let (key, header, filter) = open(&self.blob, settings).await?;
+        let OpenedBlob { key, header, filter } = open(&self.blob, settings).await?;
         let shape = header.shape;
         let summary = Summary::of(&key, &header, &filter);
         let (bytes, version) = (summary.bytes, summary.format);
@@ -164,10 +163,7 @@ fn show_delta(text: &str, bytes: &[u8], output: &Output) -> Result<ExitCode, Err
 
 /// Opens a blob by the name that a person gives: a local file if there is one, else a key or URL of
 /// the store.
-pub(crate) async fn open(
-    text: &str,
-    settings: &Settings,
-) -> Result<(BlobKey, Header, Filter), Error> {
+pub(crate) async fn open(text: &str, settings: &Settings) -> Result<OpenedBlob, Error> {
     let path = Path::new(text);
     // A key of the store has its folder in it.
     if path.is_file() || !text.contains("blobs/") {
@@ -184,7 +180,7 @@ pub(crate) async fn open(
     let store = store_of(text, settings)?;
     let key = key(text, store.roots())?;
     let (header, filter) = store.open_blob(&key).await?;
-    Ok((key, header, filter))
+    Ok(OpenedBlob { key, header, filter })
 }
 
 /// The store of a blob or delta: the one that is configured, else that of its URL.
@@ -210,7 +206,7 @@ fn first_bytes(file: &mut File) -> std::io::Result<Vec<u8>> {
 }
 
 /// Opens a local file, after every check.
-pub(crate) fn open_blob_file(path: &Path) -> Result<(BlobKey, Header, Filter), Error> {
+pub(crate) fn open_blob_file(path: &Path) -> Result<OpenedBlob, Error> {
     if path.is_file() {
         return Ok(open_file(path)?);
     }
@@ -224,7 +220,7 @@ pub(crate) fn open_blob_file(path: &Path) -> Result<(BlobKey, Header, Filter), E
     let key = blob::key_of(&memory, &name)?;
     let opened = blob::open(RawBlob::of(memory), &key);
     let (header, filter) = opened.map_err(|error| error.of_file(&name))?;
-    Ok((key, header, filter))
+    Ok(OpenedBlob { key, header, filter })
 }
 
 /// Reads a local file into memory that a filter can use.

@@ -2,8 +2,8 @@
 //!
 //! Each command is in one file, some with their opposite (`pin`, `unpin`). They share the
 //! configuration ([`config`], [`defaults`]), the errors with their exit statuses ([`error`],
-//! [`remedy`]) and the output ([`output`], [`report`]). The rules of schedules ([`scheduling`])
-//! know no command.
+//! [`remedy`]) and the output ([`output`], [`report`]); `repoint` and `pin` share what an operator
+//! points at ([`pointing`]). The rules of schedules ([`scheduling`]) know no command.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,9 @@ mod config_check;
 mod defaults;
 mod demo;
 mod error;
+mod filters;
 mod follow;
+mod followed;
 mod health;
 mod history;
 mod import_export;
@@ -24,6 +26,7 @@ mod output;
 mod pin;
 mod place;
 mod plan;
+mod pointing;
 mod prune;
 mod query;
 mod remedy;
@@ -38,7 +41,6 @@ mod signals;
 mod simhash;
 mod size;
 mod status;
-mod target;
 mod trace;
 
 use std::fmt;

@@ -14,9 +14,9 @@ use serde_json::json;
 
 use crate::config::{self, Settings};
 use crate::error::Error;
+use crate::filters::filters;
 use crate::output::{Output, or_dash, pairs, who};
-use crate::repoint::{NEXT, NEXT_DRY, ensure_named_in_time, mark, record, verified_target};
-use crate::target::filters;
+use crate::pointing::{NEXT, NEXT_DRY, mark, record, verified_target, wait_until_named};
 
 /// Keep the whole fleet on one blob, whatever the pointers say, until the pin is removed or
 /// expires.
@@ -74,14 +74,15 @@ impl Pin {
         }
         let before = read.state.found().map(|pin| pin.blob.clone());
         let retention = settings.retention(filter);
-        let (blob, _, header) = verified_target(&store, filter, &self.to, None, retention).await?;
+        let opened = verified_target(&store, filter, &self.to, None, retention).await?;
+        let blob = opened.key;
         if !self.dry_run {
             self.write(&store, &blob, &read, retention, now).await?;
             let event = HistoryEvent {
                 blob: Some(blob.clone()),
                 previous: before.clone(),
                 reason: self.reason.clone(),
-                ids: Some(header.ids),
+                ids: Some(opened.header.ids),
                 ..HistoryEvent::new(EventKind::Pin, Outcome::Published, now, &who())
             };
             record(&store, filter, &event).await;
@@ -124,7 +125,7 @@ impl Pin {
         store.put_pin(&self.filter, &pin, &read.version).await?;
         crash_point("pinned");
         // A prune that read the records before the pin was written may have deleted the blob.
-        let named = ensure_named_in_time(store, blob, retention).await;
+        let named = wait_until_named(store, blob, retention).await;
         if let Err(StoreError::NotFound { .. }) = &named {
             let before = read.state.found();
             let taken_back = if before.is_some_and(|before| before.blob == *blob) {

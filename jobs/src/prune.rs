@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
+use crate::filters::filters;
 use crate::output::{LastError, Output, binary_size, pairs, who};
-use crate::target::filters;
 
 /// Delete old pointers, and blobs that nothing needs.
 ///

@@ -15,8 +15,8 @@ use serde_json::json;
 
 use crate::config::Settings;
 use crate::error::{Error, exit};
+use crate::followed::followed_blob;
 use crate::output::{Output, say};
-use crate::target::target;
 
 /// How many IDs from stdin are looked up at once.
 const BATCH: usize = 4096;
@@ -47,7 +47,7 @@ impl Query {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
         let target =
-            target(&store, &self.filter, None, settings.max_age_days(&self.filter)).await?;
+            followed_blob(&store, &self.filter, None, settings.max_age_days(&self.filter)).await?;
         // A store behind HTTP lists nothing.
         if !store.is_read_only() && !store.segment_days(&self.filter).await?.is_empty() {
             let why = format!(

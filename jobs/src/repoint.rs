@@ -2,14 +2,11 @@
 
 use std::process::ExitCode;
 
-use bloomsday_common::blob::Header;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{self, BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer, reason};
-use bloomsday_common::protocol::{
-    FollowedBy, Past, RecordState, Retention, Target, newest_buildable, target_of_day,
-};
+use bloomsday_common::protocol::{FollowedBy, Retention, newest_buildable};
 use bloomsday_common::store::{Store, Versioned};
 use clap::Args;
 use jiff::Timestamp;
@@ -17,8 +14,9 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::{Error, exit};
+use crate::followed::followed_blob;
 use crate::output::{Output, or_dash, pairs, say, who};
-use crate::target::{target, unknown};
+use crate::pointing::{NEXT, NEXT_DRY, mark, record, verified_target, wait_until_named};
 
 /// Roll a day back or forward, for the whole fleet. The blob is verified before the pointer names
 /// it.
@@ -56,8 +54,10 @@ impl Repoint {
             )));
         }
         let retention = settings.retention(&filter);
-        let done = repoint(&store, &filter, day, &to, retention, reason, dry_run).await?;
-        let not_followed = why_not_followed(&store, &filter, day, retention, dry_run).await;
+        let (filter, to) = (&filter, to.as_str());
+        let request = RepointRequest { filter, day, to, retention, reason, dry_run };
+        let done = repoint(&store, request).await?;
+        let not_followed = why_not_followed(&store, filter, day, retention, dry_run).await;
         if let Some(why) = &not_followed {
             say("warning", why);
         }
@@ -75,10 +75,6 @@ impl Repoint {
         Ok(ExitCode::SUCCESS)
     }
 }
-
-/// The next step if servers follow the pointer, and what would happen then.
-pub(crate) const NEXT: &str = "servers follow at their next poll; at once: POST /admin/reload";
-pub(crate) const NEXT_DRY: &str = "nothing was written; servers would follow at their next poll";
 
 /// Why servers do not follow the pointer of `day`, if so: what they follow in its place.
 async fn why_not_followed(
@@ -98,7 +94,7 @@ async fn why_not_followed(
     if day > today {
         return Some(format!("no server follows {day} before that day has begun"));
     }
-    let followed = match target(store, filter, None, days).await {
+    let followed = match followed_blob(store, filter, None, days).await {
         Ok(followed) => followed,
         // What this command would replace.
         Err(Error::Common(StoreError::Record { key, .. }))
@@ -145,19 +141,28 @@ pub(crate) struct Repointed {
     dry_run: bool,
 }
 
-/// Makes the pointer of `day` name the blob that `to` means, after the blob is verified.
+/// What to repoint.
+pub(crate) struct RepointRequest<'a> {
+    pub(crate) filter: &'a FilterName,
+    /// Whose pointer changes.
+    pub(crate) day: Day,
+    /// A day, or a blob's key or URL.
+    pub(crate) to: &'a str,
+    pub(crate) retention: Retention,
+    pub(crate) reason: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+/// Makes the day's pointer name the blob that `to` means, after the blob is verified.
 pub(crate) async fn repoint(
     store: &Store,
-    filter: &FilterName,
-    day: Day,
-    to: &str,
-    retention: Retention,
-    reason: Option<String>,
-    dry_run: bool,
+    request: RepointRequest<'_>,
 ) -> Result<Repointed, Error> {
+    let RepointRequest { filter, day, to, retention, reason, dry_run } = request;
     let read = store.pointer(filter, day).await?;
     let previous = read.state.found().map(|pointer| pointer.blob.clone());
-    let (blob, bytes, header) = verified_target(store, filter, to, Some(day), retention).await?;
+    let opened = verified_target(store, filter, to, Some(day), retention).await?;
+    let blob = opened.key;
     let unchanged = previous.as_ref() == Some(&blob);
     let done = Repointed {
         filter: filter.clone(),
@@ -174,7 +179,7 @@ pub(crate) async fn repoint(
     mark(store, filter).await?;
     if unchanged {
         // The command that wrote it may have been ended before it looked.
-        ensure_named_in_time(store, &blob, retention).await.inspect_err(|_| {
+        wait_until_named(store, &blob, retention).await.inspect_err(|_| {
             tracing::warn!(
                 "{} may name a blob that is gone: repoint it to another",
                 key::pointer(filter, day)
@@ -182,8 +187,8 @@ pub(crate) async fn repoint(
         })?;
     } else {
         let pointer = Pointer {
-            bytes: Some(bytes),
-            ids: Some(header.ids),
+            bytes: Some(opened.filter.memory().len() as u64),
+            ids: Some(opened.header.ids),
             previous,
             published_at: Some(Timestamp::now()),
             published_by: Some(who()),
@@ -250,7 +255,7 @@ async fn keep_or_restore(
     read: &Versioned<Pointer>,
     retention: Retention,
 ) -> Result<(), StoreError> {
-    let named = ensure_named_in_time(store, &pointer.blob, retention).await;
+    let named = wait_until_named(store, &pointer.blob, retention).await;
     let Err(gone @ StoreError::NotFound { .. }) = named else { return named };
     match store.take_back_pointer(filter, day, pointer, &read.version).await {
         // It is there still. The same repoint, run again, looks again.
@@ -261,133 +266,4 @@ async fn keep_or_restore(
         // Restored, or somebody else has pointed it since.
         _ => Err(gone),
     }
-}
-
-/// Checks that a blob is still there when no prune can delete it any more. Says what it waits for.
-pub(crate) async fn ensure_named_in_time(
-    store: &Store,
-    blob: &BlobKey,
-    retention: Retention,
-) -> Result<(), StoreError> {
-    store.ensure_named_in_time(blob, retention, |why| say("note", why)).await
-}
-
-/// Writes the record that says where the pointers of a filter live, if there is none yet.
-pub(crate) async fn mark(store: &Store, filter: &FilterName) -> Result<(), StoreError> {
-    if let Some(why) = store.mark_pointers(filter).await? {
-        tracing::warn!("{why}");
-    }
-    Ok(())
-}
-
-/// Appends to the history. The pointer decides, so a failure here is only a warning.
-pub(crate) async fn record(store: &Store, filter: &FilterName, event: &HistoryEvent) {
-    if let Err(error) = store.append_event(filter, event).await {
-        tracing::warn!("this cannot be recorded in the history: {error}");
-    }
-}
-
-/// Finds the blob that an operator means, and makes every check that a server makes. Refuses a blob
-/// that prune may be about to delete, and one that was rejected, unless its key names it or it is
-/// for the pointer of its own day, `pointer_day`.
-pub(crate) async fn verified_target(
-    store: &Store,
-    filter: &FilterName,
-    to: &str,
-    pointer_day: Option<Day>,
-    retention: Retention,
-) -> Result<(BlobKey, u64, Header), Error> {
-    let key = match to.parse::<Day>() {
-        Err(_) => store.blob_key(to, filter)?,
-        Ok(day) => blob_of_day(store, filter, day, pointer_day, retention).await?,
-    };
-    store.ensure_retained(&key, retention).await?;
-    let (header, filter) = store.open_blob(&key).await?;
-    Ok((key, filter.memory().len() as u64, header))
-}
-
-/// The blob that an operator means who names a day: its own one, if that was not rejected.
-async fn blob_of_day(
-    store: &Store,
-    filter: &FilterName,
-    day: Day,
-    pointer_day: Option<Day>,
-    retention: Retention,
-) -> Result<BlobKey, Error> {
-    let pointer = match store.pointer(filter, day).await {
-        Ok(read) => read.state,
-        Err(error) if error.is_no_answer() => return Err(error.into()),
-        Err(_) => RecordState::Absent,
-    };
-    let key = match target_of_day(day, &pointer, &store.blobs(filter, Some(day)).await?) {
-        Target::Blob(key) => key,
-        Target::None => {
-            let why = format!(
-                "`{filter}` has no blob of {day} in {}: see `bloomsday status {filter}`",
-                store.name()
-            );
-            return Err(unknown(store, filter).await.unwrap_or(Error::NotFound(why)));
-        }
-        Target::Several(keys) => {
-            let blobs = keys.iter().map(BlobKey::to_string).collect();
-            return Err(StoreError::SeveralBlobs { day: day.to_string(), blobs }.into());
-        }
-    };
-    if pointer_day == Some(day) {
-        return Ok(key);
-    }
-    let own = format!("to use it all the same: --to {key}");
-    let rejected = rejected(store, day, &pointer, &key, retention).await;
-    let rejected = rejected.inspect_err(|_| {
-        say("note", &format!("whether {key} was rejected is not known; {own}"));
-    });
-    match rejected? {
-        // A pin holds servers on what the operator has chosen.
-        Some(Rejected::RolledBack(why)) if pointer_day.is_none() => {
-            say("warning", &format!("{why}; the pin is to its own one"));
-        }
-        Some(Rejected::RolledBack(why) | Rejected::Refused(why)) => {
-            return Err(Error::Usage(format!("{why}; {own}")));
-        }
-        None => {}
-    }
-    Ok(key)
-}
-
-/// Why a day's own blob is hardly what an operator means who names the day.
-enum Rejected {
-    RolledBack(String),
-    Refused(String),
-}
-
-/// Whether a day's own blob was rolled back, or refused by a gate.
-async fn rejected(
-    store: &Store,
-    day: Day,
-    pointer: &RecordState<Pointer>,
-    blob: &BlobKey,
-    retention: Retention,
-) -> Result<Option<Rejected>, StoreError> {
-    match pointer.found().map(|pointer| &pointer.blob) {
-        Some(named) if named == blob => return Ok(None),
-        Some(named) => {
-            return Ok(Some(Rejected::RolledBack(format!(
-                "{day} is rolled back itself: its pointer names the blob of {other} (--to {other})",
-                other = named.day
-            ))));
-        }
-        None => {}
-    }
-    let history = store.pointer_history(&blob.filter).await?;
-    let past = Past::of(day, &history, pointer, Day::of(Timestamp::now()), retention);
-    if past.was_rejected(blob) {
-        let why = format!("{day} was rolled back from its only blob");
-        return Ok(Some(Rejected::RolledBack(why)));
-    }
-    let newest = history.iter().find(|event| event.blob.as_ref() == Some(blob));
-    let refused = newest.filter(|event| event.outcome == Outcome::Refused).map(|_| {
-        let why = format!("a gate refused the only blob of {day} (see `bloomsday history`)");
-        Rejected::Refused(why)
-    });
-    Ok(refused)
 }

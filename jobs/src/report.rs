@@ -72,7 +72,7 @@ fn overlap(report: &Report) -> String {
 }
 
 fn gates(report: &Report) -> String {
-    let evaluated: Vec<&str> = report.gates.iter().map(|verdict| verdict.gate).collect();
+    let evaluated: Vec<&str> = report.gates.iter().map(|verdict| verdict.gate.name()).collect();
     match report.gates.iter().filter(|verdict| !verdict.passed).count() {
         _ if evaluated.is_empty() => "– (not evaluated)".into(),
         0 => format!("passed: {}", evaluated.join(", ")),

@@ -19,8 +19,8 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
+use crate::filters::filters;
 use crate::output::{LastError, Output, binary_size, or_dash, pairs, table, thousands};
-use crate::target::filters;
 
 /// The most pointers, and the most laggards, that are listed.
 const MAX_LISTED: usize = 14;

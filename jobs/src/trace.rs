@@ -15,9 +15,9 @@ use serde::Serialize;
 use crate::config::Settings;
 use crate::defaults;
 use crate::error::{Error, exit};
+use crate::filters::unknown;
 use crate::output::{Output, or_dash, say, small_share, table};
 use crate::query::note_invalid;
-use crate::target::unknown;
 
 /// Show which of the last days contain an ID, and the chance that each hit is a false positive; and
 /// whether the ID is live.

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bloomsday_common::atomic_file::{self, Step};
+use bloomsday_common::atomic_file::{self, WriteStep};
 use bloomsday_common::blob::RawBlob;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
@@ -357,16 +357,16 @@ fn read_record(path: &Path) -> io::Result<Option<Record>> {
 }
 
 /// Writes or replaces a regular file, completely or not at all.
-fn write_durably(path: &Path, bytes: &[u8], done: impl Fn(Step)) -> io::Result<()> {
+fn write_durably(path: &Path, bytes: &[u8], done: impl Fn(WriteStep)) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok_and(|about| !about.is_file()) {
         return Err(not_a("file", path));
     }
     atomic_file::write(path, bytes, done)
 }
 
-fn stop_for_tests(step: Step) {
+fn stop_for_tests(step: WriteStep) {
     crash_point(match step {
-        Step::Staged => "cache-staged",
-        Step::Renamed => "cache-renamed",
+        WriteStep::Staged => "cache-staged",
+        WriteStep::Renamed => "cache-renamed",
     });
 }

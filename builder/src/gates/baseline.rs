@@ -7,6 +7,7 @@ use bloomsday_common::key::BlobKey;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 
 use super::counts::Numbers;
+use super::gate::Gate;
 
 /// The number of accepted earlier days in a baseline: the newest ones.
 pub const BASELINE_DAYS: usize = 7;
@@ -20,11 +21,13 @@ const STABLE_FILES_DAYS: usize = 3;
 
 /// What the pointer of a day names now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum PointerNow {
     /// This blob.
     Blob(BlobKey),
     /// Nothing, and prune was not it: somebody removed the pointer, which is a rollback, too.
     Removed,
+    /// Nothing, nor has any day before a pointer: they were lost, and the history decides.
+    Lost,
     /// Nobody can read it, or prune removed it: the history decides.
     Unknown,
 }
@@ -49,11 +52,15 @@ impl Baseline {
     /// not older than [`MAX_BASELINE_AGE_DAYS`]. The last accepted build of each day counts. If its
     /// record lacks a number, the median is that of the other days.
     ///
-    /// The history does not say all: `named` is what the pointers of days name now. A day does not
+    /// The history does not say all: `pointers` is what those of days name now. A day does not
     /// count that was rolled back by hand, and a build does whose record is pending because it was
     /// killed after it had moved the pointer.
-    pub fn of(day: Day, history: &[HistoryEvent], named: &BTreeMap<Day, Named>) -> Baseline {
-        let accepted = accepted(day, history, named);
+    pub fn of(
+        day: Day,
+        history: &[HistoryEvent],
+        pointers: &BTreeMap<Day, PointerNow>,
+    ) -> Baseline {
+        let accepted = accepted(day, history, pointers);
         let newest = accepted.values().rev().take(BASELINE_DAYS);
         // From the newest day to the oldest.
         let days: Vec<Numbers> = newest.map(|event| Numbers::of_event(event)).collect();
@@ -73,23 +80,40 @@ impl Baseline {
         }
     }
 
-    /// The days that [`Baseline::of`] uses, or would use if `named` had them.
-    pub fn days(day: Day, history: &[HistoryEvent], named: &BTreeMap<Day, Named>) -> Vec<Day> {
-        let mut days: BTreeSet<Day> = accepted(day, history, named).into_keys().collect();
+    /// The days that [`Baseline::of`] uses, or would use if `pointers` had them.
+    pub fn days_to_read(
+        day: Day,
+        history: &[HistoryEvent],
+        pointers: &BTreeMap<Day, PointerNow>,
+    ) -> Vec<Day> {
+        let mut days: BTreeSet<Day> = accepted(day, history, pointers).into_keys().collect();
         let pending = history.iter().filter(|event| is_pending_build(event));
         let pending = pending.filter_map(|event| event.day).filter(|of| is_within(day, *of));
-        days.extend(pending.filter(|of| !named.contains_key(of)));
+        days.extend(pending.filter(|of| !pointers.contains_key(of)));
         days.into_iter().rev().take(BASELINE_DAYS).collect()
     }
 
-    /// Whether a build of the day `of` is accepted, and so may be in the baseline of `day`.
-    pub fn counts(
+    /// Whether a build of the day `earlier` is accepted, and so may be in the baseline of `day`.
+    pub fn is_accepted(
         day: Day,
         history: &[HistoryEvent],
-        named: &BTreeMap<Day, Named>,
-        of: Day,
+        pointers: &BTreeMap<Day, PointerNow>,
+        earlier: Day,
     ) -> bool {
-        accepted(day, history, named).contains_key(&of)
+        accepted(day, history, pointers).contains_key(&earlier)
+    }
+
+    /// What is normal for a gate.
+    pub(super) fn norm(&self, gate: Gate) -> Option<f64> {
+        match gate {
+            Gate::Ids => self.ids,
+            Gate::Nulls => self.nulls,
+            Gate::Invalid => self.invalid,
+            Gate::Duplicates => self.duplicates,
+            Gate::Overlap => self.overlap,
+            Gate::Files => self.files,
+            Gate::InputBytes => self.input_bytes,
+        }
     }
 
     /// Whether no earlier day has a number of IDs.
@@ -116,7 +140,7 @@ impl Baseline {
 fn accepted<'a>(
     day: Day,
     history: &'a [HistoryEvent],
-    named: &BTreeMap<Day, Named>,
+    pointers: &BTreeMap<Day, PointerNow>,
 ) -> BTreeMap<Day, &'a HistoryEvent> {
     let mut events: Vec<&HistoryEvent> = history.iter().collect();
     events.sort_by_key(|event| event.at);
@@ -133,16 +157,16 @@ fn accepted<'a>(
             None => drop(accepted.remove(&of)),
         }
     }
-    for (of, named) in named {
-        let build = match named {
-            Named::Unknown => continue,
-            Named::Blob(blob)
+    for (of, now) in pointers {
+        let build = match now {
+            PointerNow::Unknown | PointerNow::Lost => continue,
+            PointerNow::Blob(blob)
                 if accepted.get(of).is_some_and(|e| e.blob.as_ref() == Some(blob)) =>
             {
                 continue;
             }
-            Named::Blob(blob) => build_of(&events, *of, Some(blob)),
-            Named::Removed => None,
+            PointerNow::Blob(blob) => build_of(&events, *of, Some(blob)),
+            PointerNow::Removed => None,
         };
         match build.filter(|_| is_within(day, *of)) {
             Some(build) => drop(accepted.insert(*of, build)),

@@ -2,6 +2,17 @@
 
 use bloomsday_common::pointer::HistoryEvent;
 
+use super::gate::Gate;
+
+/// How many of a day's IDs the newest earlier filter contains.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Overlap {
+    /// Their share.
+    pub share: f64,
+    /// The standard deviation of the share: some absent IDs are hits by chance.
+    pub deviation: f64,
+}
+
 /// The numbers of a day.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DayCounts {
@@ -13,8 +24,8 @@ pub struct DayCounts {
     pub invalid: u64,
     /// Distinct IDs.
     pub ids: u64,
-    /// Share of the IDs that the newest earlier filter contains, and its standard deviation.
-    pub overlap: Option<(f64, f64)>,
+    /// `None` without an earlier filter.
+    pub overlap: Option<Overlap>,
     /// Files read.
     pub files: Option<u64>,
     /// The size of these files.
@@ -43,9 +54,22 @@ impl Numbers {
             nulls: share(nulls),
             invalid: share(invalid),
             duplicates: (with_id > 0 && ids > 0).then(|| with_id as f64 / ids as f64),
-            overlap: overlap.map(|(share, _)| share),
+            overlap: overlap.map(|overlap| overlap.share),
             files: files.map(|files| files as f64),
             input_bytes: input_bytes.map(|bytes| bytes as f64),
+        }
+    }
+
+    /// The number of a gate, if the day has it.
+    pub(super) fn get(&self, gate: Gate) -> Option<f64> {
+        match gate {
+            Gate::Ids => Some(self.ids),
+            Gate::Nulls => self.nulls,
+            Gate::Invalid => self.invalid,
+            Gate::Duplicates => self.duplicates,
+            Gate::Overlap => self.overlap,
+            Gate::Files => self.files,
+            Gate::InputBytes => self.input_bytes,
         }
     }
 
@@ -55,7 +79,7 @@ impl Numbers {
             nulls: event.nulls.unwrap_or(0),
             invalid: event.invalid.unwrap_or(0),
             ids: event.ids.unwrap_or(0),
-            overlap: event.overlap.map(|share| (share, 0.0)),
+            overlap: event.overlap.map(|share| Overlap { share, deviation: 0.0 }),
             files: event.files,
             input_bytes: event.input_bytes,
         })

@@ -55,7 +55,7 @@ fn normal() -> DayCounts {
         nulls: 100,
         invalid: 0,
         ids: 1_000,
-        overlap: Some((0.8, 0.01)),
+        overlap: Some(Overlap { share: 0.8, deviation: 0.01 }),
         files: Some(24),
         input_bytes: Some(1_000_000),
     }
@@ -63,7 +63,7 @@ fn normal() -> DayCounts {
 
 fn refused(counts: DayCounts, baseline: &Baseline) -> Vec<&'static str> {
     let verdicts = evaluate(&counts, baseline, &Gates::default());
-    verdicts.iter().filter(|verdict| !verdict.passed).map(|verdict| verdict.gate).collect()
+    verdicts.iter().filter(|verdict| !verdict.passed).map(|verdict| verdict.gate.name()).collect()
 }
 
 #[test]
@@ -102,7 +102,8 @@ fn each_number_is_refused_just_outside_its_band() {
     // 1.9 rows an ID on the newest day before.
     assert_eq!(refused(DayCounts { rows: 5_700, ..normal() }, &baseline), [""; 0]);
     assert_eq!(refused(DayCounts { rows: 5_900, ..normal() }, &baseline), ["duplicates"]);
-    let overlap = |share| DayCounts { overlap: Some((share, 0.01)), ..normal() };
+    let overlap =
+        |share| DayCounts { overlap: Some(Overlap { share, deviation: 0.01 }), ..normal() };
     assert_eq!(refused(overlap(0.371), &baseline), [""; 0], "within three deviations of half");
     assert_eq!(refused(overlap(0.369), &baseline), ["overlap"]);
 }
@@ -111,7 +112,7 @@ fn each_number_is_refused_just_outside_its_band() {
 fn a_high_overlap_passes_whatever_the_norm_and_none_at_all_never() {
     let gates = Gates { overlap: Limits { floor: 0.01, band: 1.0, cap: 0.9 }, ..Gates::default() };
     let baseline = Baseline { overlap: Some(0.999), ..Baseline::default() };
-    let at = |share| DayCounts { overlap: Some((share, 0.0)), ..normal() };
+    let at = |share| DayCounts { overlap: Some(Overlap { share, deviation: 0.0 }), ..normal() };
     let passed =
         |share| evaluate(&at(share), &baseline, &gates).iter().all(|verdict| verdict.passed);
     assert!(passed(0.9) && !passed(0.89));
@@ -151,13 +152,24 @@ fn a_day_that_was_rolled_back_is_no_norm() {
 #[test]
 fn a_day_that_was_rolled_back_by_hand_is_no_norm_either() {
     let history = [built(1, 100), built(2, 200), built(3, 250)];
-    let named = |digit: u8| [(day().minus(1), Named::Blob(blob(digit)))].into();
-    let ids = |named: &BTreeMap<Day, Named>| Baseline::of(day(), &history, named).ids;
+    let named = |digit: u8| [(day().minus(1), PointerNow::Blob(blob(digit)))].into();
+    let ids = |named: &BTreeMap<Day, PointerNow>| Baseline::of(day(), &history, named).ids;
     assert_eq!(ids(&named(100)), Some(200.0), "what its build published");
     assert_eq!(ids(&named(200)), Some(225.0), "another day's");
-    assert_eq!(Baseline::days(day(), &history, &named(200)), [2, 3].map(|back| day().minus(back)));
-    assert_eq!(ids(&[(day().minus(1), Named::Removed)].into()), Some(225.0), "its pointer is gone");
-    assert_eq!(ids(&[(day().minus(1), Named::Unknown)].into()), Some(200.0), "by prune, perhaps");
+    assert_eq!(
+        Baseline::days_to_read(day(), &history, &named(200)),
+        [2, 3].map(|back| day().minus(back))
+    );
+    assert_eq!(
+        ids(&[(day().minus(1), PointerNow::Removed)].into()),
+        Some(225.0),
+        "its pointer is gone"
+    );
+    assert_eq!(
+        ids(&[(day().minus(1), PointerNow::Unknown)].into()),
+        Some(200.0),
+        "by prune, perhaps"
+    );
     let again = [&history[..], &[event(EventKind::Build, Outcome::Published, 1, 5, 40)]].concat();
     let earlier = Baseline::of(day(), &again, &named(100));
     assert_eq!(earlier.ids, Some(200.0), "an earlier build of the day");
@@ -173,16 +185,23 @@ fn a_build_that_was_killed_after_its_pointer_counts_whoever_runs_it_again() {
         nulls: None,
         ..event(EventKind::Build, Outcome::Unchanged, 1, 2, 100)
     };
-    let (here, other) = (Named::Blob(blob(100)), Named::Blob(blob(200)));
+    let (here, other) = (PointerNow::Blob(blob(100)), PointerNow::Blob(blob(200)));
     for history in [vec![pending.clone()], vec![pending, short, unchanged]] {
-        assert_eq!(Baseline::days(day(), &history, &BTreeMap::new()), [day().minus(1)]);
-        let of = |named: &Named| {
+        assert_eq!(Baseline::days_to_read(day(), &history, &BTreeMap::new()), [day().minus(1)]);
+        let of = |named: &PointerNow| {
             Baseline::of(day(), &history, &[(day().minus(1), named.clone())].into())
         };
         assert_eq!((of(&here).ids, of(&here).nulls.is_some()), (Some(100.0), true));
-        assert_eq!((of(&other), of(&Named::Unknown)), (Baseline::default(), Baseline::default()));
+        assert_eq!(
+            (of(&other), of(&PointerNow::Unknown)),
+            (Baseline::default(), Baseline::default())
+        );
         let read = [(day().minus(1), other.clone())].into();
-        assert_eq!(Baseline::days(day(), &history, &read), [], "it makes way for an older one");
+        assert_eq!(
+            Baseline::days_to_read(day(), &history, &read),
+            [],
+            "it makes way for an older one"
+        );
     }
 }
 

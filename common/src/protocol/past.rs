@@ -101,6 +101,32 @@ impl Past {
     }
 }
 
+/// The events that moved the pointer of one day.
+struct Moves<'a>(Vec<&'a HistoryEvent>);
+
+impl Moves<'_> {
+    /// How often the pointer was moved to this.
+    fn arrivals(&self, at: Option<&BlobKey>) -> usize {
+        self.0.iter().filter(|event| event.blob.as_ref() == at).count()
+    }
+
+    /// Whether the pointer was moved away from a blob as often as to it, or more often.
+    fn have_left_for_good(&self, blob: &BlobKey) -> bool {
+        let left = self.0.iter().filter(|event| event.previous.as_ref() == Some(blob)).count();
+        left > 0 && self.arrivals(Some(blob)) <= left
+    }
+
+    /// Whether an interrupted event can have replaced this, a blob or nothing: fewer events
+    /// certainly replaced it than moved the pointer to it.
+    fn can_be_replaced(&self, was: Option<&BlobKey>) -> bool {
+        // A day begins without a pointer.
+        let arrived = self.arrivals(was) + usize::from(was.is_none());
+        let is_certain = |event: &&&HistoryEvent| event.outcome == Outcome::Published;
+        let left = self.0.iter().filter(is_certain);
+        arrived > left.filter(|event| event.previous.as_ref() == was).count()
+    }
+}
+
 /// The builds and repoints of one day.
 struct DayEvents<'a>(Vec<&'a HistoryEvent>);
 
@@ -174,38 +200,37 @@ impl DayEvents<'_> {
     }
 
     /// Whether a person wrote this pointer of `day`. Three signs distinguish a build's own record
-    /// from a copy of it. Only the first depends on clocks, which may differ from host to host.
+    /// from a copy of it.
     fn is_by_hand(&self, day: Day, pointer: &Pointer, published: &BTreeSet<BlobKey>) -> bool {
-        let own_day = pointer.blob.day == day && pointer.kind == Some(EventKind::Build);
-        let Some(written) = pointer.published_at.filter(|_| own_day) else { return true };
-        let names = |blob: &Option<BlobKey>| blob.as_ref() == Some(&pointer.blob);
-        // An event began after it was written, and found or made it name another blob.
-        let replaced = self.ended_well().any(|event| event.at > written && !names(&event.blob));
-        // It was replaced by another as often as it was written.
-        let moves = self.moves(published);
-        let arrived = moves.iter().filter(|event| names(&event.blob)).count();
-        let left = moves.iter().filter(|event| names(&event.previous)).count();
-        let gone = left > 0 && arrived <= left;
-        // No build of the day can have written this record. An interrupted one can have, if what it
-        // found was not replaced by another. Without any record, nothing is known.
-        let was_there = |before: &Option<BlobKey>| {
-            let arrived = moves.iter().filter(|event| event.blob == *before).count();
-            let arrived = arrived + usize::from(before.is_none());
-            let of_published = |event: &&HistoryEvent| event.outcome == Outcome::Published;
-            let left = moves.iter().copied().filter(of_published);
-            arrived > left.filter(|event| event.previous == *before).count()
-        };
-        let wrote = |event: &&HistoryEvent| {
-            let names = names(&event.blob) && event.previous == pointer.previous;
-            let pointed = match event.outcome {
-                Outcome::Published => true,
-                Outcome::Pending => was_there(&event.previous),
-                _ => false,
-            };
-            event.kind == EventKind::Build && names && pointed
-        };
-        let edited = !moves.is_empty() && !self.0.iter().any(wrote);
-        replaced || gone || edited
+        let is_builds = pointer.blob.day == day && pointer.kind == Some(EventKind::Build);
+        let Some(written) = pointer.published_at.filter(|_| is_builds) else { return true };
+        let moves = Moves(self.moves(published));
+        self.was_replaced_after(pointer, written)
+            || moves.have_left_for_good(&pointer.blob)
+            // Without any record, nothing is known.
+            || !(moves.0.is_empty() || self.can_be_a_builds(pointer, &moves))
+    }
+
+    /// Whether an event that began after this pointer was written found, or made, it name another
+    /// blob. Of the signs only this one depends on clocks, which may differ from host to host.
+    fn was_replaced_after(&self, pointer: &Pointer, written: Timestamp) -> bool {
+        let is_other = |event: &HistoryEvent| event.blob.as_ref() != Some(&pointer.blob);
+        self.ended_well().any(|event| event.at > written && is_other(event))
+    }
+
+    /// Whether a build of the day can have written this record.
+    fn can_be_a_builds(&self, pointer: &Pointer, moves: &Moves<'_>) -> bool {
+        self.0.iter().any(|event| {
+            event.kind == EventKind::Build
+                && event.blob.as_ref() == Some(&pointer.blob)
+                && event.previous == pointer.previous
+                && match event.outcome {
+                    Outcome::Published => true,
+                    // If what it found was not replaced by another.
+                    Outcome::Pending => moves.can_be_replaced(event.previous.as_ref()),
+                    _ => false,
+                }
+        })
     }
 
     /// Whether the history lacks the end of the event that made the pointer what it is.

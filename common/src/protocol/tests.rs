@@ -64,23 +64,30 @@ fn had(digits: &[u8]) -> Vec<HistoryEvent> {
     digits.iter().enumerate().map(event).collect()
 }
 
-fn decide(now: &RecordState<Pointer>, unchanged: bool, history: &[HistoryEvent]) -> Publish {
+fn decide(
+    now: &RecordState<Pointer>,
+    unchanged: bool,
+    history: &[HistoryEvent],
+) -> PublishDecision {
     let past = Past::of(today(), history, now, today(), Retention::default());
-    publish(&blob(today(), 1), now, unchanged, &past)
+    decide_publish(&blob(today(), 1), now, unchanged, &past)
 }
 
 #[test]
 fn a_first_build_points() {
-    assert_eq!(decide(&RecordState::Absent, true, &had(&[])), Publish::Advance { previous: None });
+    assert_eq!(
+        decide(&RecordState::Absent, true, &had(&[])),
+        PublishDecision::Advance { previous: None }
+    );
 }
 
 #[test]
 fn the_same_blob_again_changes_nothing_even_if_somebody_else_was_first() {
     for unchanged in [true, false] {
         let decided = |history: &[HistoryEvent]| decide(&built(1), unchanged, history);
-        assert_eq!(decided(&had(&[1])), Publish::Unchanged { unrecorded: false });
-        assert_eq!(decided(&had(&[1, 2])), Publish::Unchanged { unrecorded: false });
-        assert_eq!(decided(&had(&[])), Publish::Unchanged { unrecorded: true });
+        assert_eq!(decided(&had(&[1])), PublishDecision::Unchanged { unrecorded: false });
+        assert_eq!(decided(&had(&[1, 2])), PublishDecision::Unchanged { unrecorded: false });
+        assert_eq!(decided(&had(&[])), PublishDecision::Unchanged { unrecorded: true });
     }
 }
 
@@ -94,14 +101,14 @@ fn the_same_blob_again_ends_a_refusal_and_a_failure_in_the_history() {
             history.push(HistoryEvent { outcome, at, ..before });
             decide(&built(1), true, &history)
         };
-        assert_eq!(and(outcome), Publish::Unchanged { unrecorded: true });
-        assert_eq!(and(Outcome::Unchanged), Publish::Unchanged { unrecorded: false });
+        assert_eq!(and(outcome), PublishDecision::Unchanged { unrecorded: true });
+        assert_eq!(and(Outcome::Unchanged), PublishDecision::Unchanged { unrecorded: false });
     }
 }
 
 #[test]
 fn a_mended_run_replaces_an_earlier_build_and_remembers_it() {
-    let expected = Publish::Advance { previous: Some(blob(today(), 2)) };
+    let expected = PublishDecision::Advance { previous: Some(blob(today(), 2)) };
     assert_eq!(decide(&as_built(2, &had(&[2])), true, &had(&[2])), expected);
     // Even back to an earlier build's blob: no operator decided otherwise.
     assert_eq!(decide(&as_built(2, &had(&[1, 2])), true, &had(&[1, 2])), expected);
@@ -113,16 +120,22 @@ fn a_mended_run_replaces_an_earlier_build_and_remembers_it() {
 #[test]
 fn any_change_in_between_supersedes() {
     for now in [RecordState::Absent, garbage(), built(2), rolled_back()] {
-        assert!(matches!(decide(&now, false, &had(&[])), Publish::Superseded { .. }), "{now:?}");
+        assert!(
+            matches!(decide(&now, false, &had(&[])), PublishDecision::Superseded { .. }),
+            "{now:?}"
+        );
     }
 }
 
 #[test]
 fn a_rolled_back_day_moves_only_to_a_blob_it_has_not_had() {
     let to = blob(today().minus(1), 9);
-    let rolled = Publish::RolledBack { to: Some(to.clone()) };
+    let rolled = PublishDecision::RolledBack { to: Some(to.clone()) };
     assert_eq!(decide(&rolled_back(), true, &had(&[1])), rolled);
-    assert_eq!(decide(&rolled_back(), true, &had(&[2])), Publish::Advance { previous: Some(to) });
+    assert_eq!(
+        decide(&rolled_back(), true, &had(&[2])),
+        PublishDecision::Advance { previous: Some(to) }
+    );
 }
 
 #[test]
@@ -143,12 +156,12 @@ fn a_blob_that_an_operator_left_stays_left_after_a_build_of_corrected_data() {
     let rolled_back = add(EventKind::Build, &earlier, &corrected);
     let now = as_built(2, &rolled_back);
     let to = Some(corrected.clone());
-    assert_eq!(decide(&now, true, &rolled_back), Publish::RolledBack { to });
-    let moves = |decision| matches!(decision, Publish::Advance { .. });
+    assert_eq!(decide(&now, true, &rolled_back), PublishDecision::RolledBack { to });
+    let moves = |decision| matches!(decision, PublishDecision::Advance { .. });
     // Also if the repoint was killed right after it had moved the pointer.
     let mut killed = rolled_back.clone();
     killed[1].outcome = Outcome::Pending;
-    assert!(matches!(decide(&now, true, &killed), Publish::RolledBack { .. }));
+    assert!(matches!(decide(&now, true, &killed), PublishDecision::RolledBack { .. }));
     // And if it was one to the day's own blob before.
     let mut own = had(&[2, 1]);
     let (good, mended, start) = (blob(today(), 2), blob(today(), 3), own[0].at);
@@ -161,7 +174,7 @@ fn a_blob_that_an_operator_left_stays_left_after_a_build_of_corrected_data() {
     own.push(event(5, EventKind::Repoint, Outcome::Pending, &bad, &good));
     own.push(event(6, EventKind::Build, Outcome::Published, &good, &mended));
     let to = Some(mended.clone());
-    assert_eq!(decide(&as_built(3, &own), true, &own), Publish::RolledBack { to });
+    assert_eq!(decide(&as_built(3, &own), true, &own), PublishDecision::RolledBack { to });
     // Not if it was killed before it moved the pointer: the build found the bad one.
     own.pop();
     own.push(event(6, EventKind::Build, Outcome::Published, &bad, &mended));
@@ -180,7 +193,7 @@ fn a_rollback_to_an_older_blob_of_the_same_day_stands_too() {
     for kind in [Some(EventKind::Repoint), None] {
         let now = pointer(blob(today(), 2), kind);
         let to = Some(blob(today(), 2));
-        assert_eq!(decide(&now, true, &had(&[1, 2])), Publish::RolledBack { to });
+        assert_eq!(decide(&now, true, &had(&[1, 2])), PublishDecision::RolledBack { to });
     }
 }
 
@@ -190,12 +203,12 @@ fn the_days_own_earlier_record_put_back_is_a_rollback() {
     for history in [&[2, 1][..], &[2, 3, 1], &[2, 1, 2, 1], &[1, 2, 1]] {
         let history = had(history);
         let now = as_built(2, &history);
-        assert_eq!(decide(&now, true, &history), Publish::RolledBack { to: to.clone() });
+        assert_eq!(decide(&now, true, &history), PublishDecision::RolledBack { to: to.clone() });
         // A clock that is an hour off does not hide it.
         let mut skewed = history.clone();
         let last = skewed.last_mut().unwrap();
         last.at -= jiff::SignedDuration::from_hours(100);
-        assert_eq!(decide(&now, true, &skewed), Publish::RolledBack { to: to.clone() });
+        assert_eq!(decide(&now, true, &skewed), PublishDecision::RolledBack { to: to.clone() });
     }
 }
 
@@ -212,41 +225,53 @@ fn an_edited_record_is_a_rollback() {
             ..Pointer::to(blob(today(), digit))
         };
         let to = Some(blob(today(), digit));
-        assert_eq!(decide(&RecordState::Found(edited), true, &history), Publish::RolledBack { to });
+        assert_eq!(
+            decide(&RecordState::Found(edited), true, &history),
+            PublishDecision::RolledBack { to }
+        );
     }
     let undated = Pointer { published_at: None, ..record };
     assert!(matches!(
         decide(&RecordState::Found(undated), true, &history),
-        Publish::Unchanged { .. }
+        PublishDecision::Unchanged { .. }
     ));
 }
 
 #[test]
 fn a_removed_pointer_is_a_rollback_as_long_as_prune_would_have_kept_it() {
     let history = had(&[1]);
-    assert_eq!(decide(&RecordState::Absent, true, &history), Publish::RolledBack { to: None });
-    assert_eq!(decide(&RecordState::Absent, true, &had(&[2])), Publish::Advance { previous: None });
+    assert_eq!(
+        decide(&RecordState::Absent, true, &history),
+        PublishDecision::RolledBack { to: None }
+    );
+    assert_eq!(
+        decide(&RecordState::Absent, true, &had(&[2])),
+        PublishDecision::Advance { previous: None }
+    );
     let later = |days| {
         let keep = Retention { keep_days: 14, max_age_days: 3 };
         let past = Past::of(today(), &history, &RecordState::Absent, today().plus(days), keep);
-        publish(&blob(today(), 1), &RecordState::Absent, true, &past)
+        decide_publish(&blob(today(), 1), &RecordState::Absent, true, &past)
     };
-    assert_eq!(later(14), Publish::RolledBack { to: None });
-    assert_eq!(later(15), Publish::Advance { previous: None });
+    assert_eq!(later(14), PublishDecision::RolledBack { to: None });
+    assert_eq!(later(15), PublishDecision::Advance { previous: None });
 }
 
 #[test]
 fn a_build_that_was_cut_off_is_run_again() {
     let mut cut_off = had(&[2, 1]);
     cut_off[1].outcome = Outcome::Pending;
-    let expected = Publish::Advance { previous: Some(blob(today(), 2)) };
+    let expected = PublishDecision::Advance { previous: Some(blob(today(), 2)) };
     assert_eq!(decide(&as_built(2, &cut_off), true, &cut_off), expected);
     let mut first = had(&[1]);
     first[0].outcome = Outcome::Pending;
-    assert_eq!(decide(&RecordState::Absent, true, &first), Publish::Advance { previous: None });
+    assert_eq!(
+        decide(&RecordState::Absent, true, &first),
+        PublishDecision::Advance { previous: None }
+    );
     // After it had pointed it is unchanged, and that is worth a record.
     let pointed = as_built(1, &cut_off);
-    assert_eq!(decide(&pointed, true, &cut_off), Publish::Unchanged { unrecorded: true });
+    assert_eq!(decide(&pointed, true, &cut_off), PublishDecision::Unchanged { unrecorded: true });
     // A mended one, after a rollback by hand: to an earlier record, or to nothing.
     let mut mended = had(&[2, 3]);
     let restored = as_built(2, &mended);
@@ -257,10 +282,10 @@ fn a_build_that_was_cut_off_is_run_again() {
             previous: previous.clone(),
             ..had(&[4, 4, 1])[2].clone()
         });
-        assert_eq!(decide(&now, true, &mended), Publish::Advance { previous });
+        assert_eq!(decide(&now, true, &mended), PublishDecision::Advance { previous });
         let past = Past::of(today(), &mended, &now, today(), Retention::default());
-        let bad = publish(&blob(today(), 3), &now, true, &past);
-        assert!(matches!(bad, Publish::RolledBack { .. }), "{bad:?}");
+        let bad = decide_publish(&blob(today(), 3), &now, true, &past);
+        assert!(matches!(bad, PublishDecision::RolledBack { .. }), "{bad:?}");
     }
 }
 
@@ -268,12 +293,12 @@ fn a_build_that_was_cut_off_is_run_again() {
 fn a_copied_pointer_is_a_rollback() {
     // `cp pointers/2026-11-18 pointers/2026-11-19`: a build's record, but of another day.
     let copied = pointer(blob(today().minus(1), 9), Some(EventKind::Build));
-    assert!(matches!(decide(&copied, true, &had(&[1])), Publish::RolledBack { .. }));
+    assert!(matches!(decide(&copied, true, &had(&[1])), PublishDecision::RolledBack { .. }));
 }
 
 #[test]
 fn an_unreadable_pointer_is_never_overwritten_by_a_build() {
-    assert!(matches!(decide(&garbage(), true, &had(&[])), Publish::Unreadable { .. }));
+    assert!(matches!(decide(&garbage(), true, &had(&[])), PublishDecision::Unreadable { .. }));
 }
 
 #[test]
@@ -305,17 +330,17 @@ fn a_day_had_what_was_pointed_at_or_may_have_been() {
 fn a_day_means_its_pointers_blob_then_its_only_blob() {
     let (one, two) = (blob(today(), 1), blob(today(), 2));
     let both = [one.clone(), two.clone()];
-    assert_eq!(target_of_day(today(), &built(1), &both), Target::Blob(one.clone()));
-    assert_eq!(target_of_day(today(), &rolled_back(), &both[..1]), Target::Blob(one));
-    assert_eq!(target_of_day(today(), &rolled_back(), &both), Target::Several(both.to_vec()));
-    assert_eq!(target_of_day(today(), &garbage(), &[]), Target::None);
+    assert_eq!(blob_of_day(today(), &built(1), &both), BlobOfDay::One(one.clone()));
+    assert_eq!(blob_of_day(today(), &rolled_back(), &both[..1]), BlobOfDay::One(one));
+    assert_eq!(blob_of_day(today(), &rolled_back(), &both), BlobOfDay::Several(both.to_vec()));
+    assert_eq!(blob_of_day(today(), &garbage(), &[]), BlobOfDay::None);
 }
 
 #[test]
 fn only_absence_moves_the_search_on() {
-    assert_eq!(follow_pointer(today(), &RecordState::Absent), Step::Continue);
-    assert!(matches!(follow_pointer(today(), &garbage()), Step::Keep { .. }));
-    let Step::Follow(followed) = follow_pointer(today(), &rolled_back()) else {
+    assert_eq!(follow_pointer(today(), &RecordState::Absent), FollowStep::ReadOlder);
+    assert!(matches!(follow_pointer(today(), &garbage()), FollowStep::Keep { .. }));
+    let FollowStep::Follow(followed) = follow_pointer(today(), &rolled_back()) else {
         panic!("a readable pointer is followed")
     };
     assert!(followed.is_rolled_back());
@@ -330,11 +355,14 @@ fn a_pin_holds_until_it_expires() {
         RecordState::Found(Pin { blob, until, pinned_at: None, pinned_by: None, reason: None })
     };
     let before = until - jiff::SignedDuration::from_secs(1);
-    assert!(matches!(follow_pin(&pin(Some(until)), before), Step::Follow(_)));
-    assert_eq!(follow_pin(&pin(Some(until)), until), Step::Continue);
-    assert!(matches!(follow_pin(&pin(None), until), Step::Follow(_)));
-    assert_eq!(follow_pin(&RecordState::Absent, until), Step::Continue);
-    assert!(matches!(follow_pin(&RecordState::Unreadable("x".into()), until), Step::Keep { .. }));
+    assert!(matches!(follow_pin(&pin(Some(until)), before), FollowStep::Follow(_)));
+    assert_eq!(follow_pin(&pin(Some(until)), until), FollowStep::ReadOlder);
+    assert!(matches!(follow_pin(&pin(None), until), FollowStep::Follow(_)));
+    assert_eq!(follow_pin(&RecordState::Absent, until), FollowStep::ReadOlder);
+    assert!(matches!(
+        follow_pin(&RecordState::Unreadable("x".into()), until),
+        FollowStep::Keep { .. }
+    ));
 }
 
 #[test]

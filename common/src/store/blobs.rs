@@ -24,7 +24,7 @@ pub(super) const MAX_CONCURRENT_TRANSFERS: usize = 4;
 pub const MAX_BLOB_BYTES: u64 = (1 << 38) + (1 << 20);
 
 impl Store {
-    /// The blobs of a filter, or of one of its days, oldest day first.
+    /// The blobs of a filter, or of one of its days, oldest day first. Cost: a listing.
     ///
     /// # Errors
     /// The store's.

@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
 use crate::pointer::Pointer;
-use crate::protocol::{Target, target_of_day};
+use crate::protocol::{BlobOfDay, blob_of_day};
 
 /// How many days a trace covers if nobody says otherwise, today included.
 pub const DEFAULT_TRACE_DAYS: u32 = 14;
@@ -111,10 +111,10 @@ impl Store {
             Some(pointer) if is_own(pointer) => Vec::new(),
             _ => self.blobs(filter, Some(day)).await?,
         };
-        let blob = match target_of_day(day, &pointer, &blobs_of_day) {
-            Target::Blob(blob) => blob,
-            Target::None => return Ok(None),
-            Target::Several(several) => {
+        let blob = match blob_of_day(day, &pointer, &blobs_of_day) {
+            BlobOfDay::One(blob) => blob,
+            BlobOfDay::None => return Ok(None),
+            BlobOfDay::Several(several) => {
                 let error = format!("{} blobs, and no pointer names one of them", several.len());
                 return Ok(Some(DayLookup { error: Some(error), ..empty }));
             }

@@ -17,7 +17,7 @@ use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_TRANSFERS, TRANSFER_BYTES};
 use super::{Store, local};
 use crate::blob::streamed::{self, Passed};
 use crate::blob::sums::{PIECE_BYTES, Sums};
-use crate::blob::{self, Header, RawBlob};
+use crate::blob::{self, Header, OpenedBlob, RawBlob};
 use crate::digest::{ChainingValue, Digest, DigestTree};
 use crate::error::Error;
 use crate::filter::Filter;
@@ -298,7 +298,7 @@ pub fn read_copy(file: &File, mut memory: Buffer) -> io::Result<RawBlob> {
 /// # Errors
 /// [`Error::NotFound`], [`Error::TooManyBytes`], [`Error::Memory`], the system's, also for what is
 /// no regular file, or what is wrong with the blob.
-pub fn open_file(path: &std::path::Path) -> Result<(BlobKey, Header, Filter), Error> {
+pub fn open_file(path: &std::path::Path) -> Result<OpenedBlob, Error> {
     let name = if path.as_os_str().is_empty() {
         "file with an empty name".to_owned()
     } else {
@@ -328,17 +328,17 @@ pub fn open_file(path: &std::path::Path) -> Result<(BlobKey, Header, Filter), Er
     let raw = read_copy(&file, memory).map_err(failed)?;
     let key = blob::key_of(&raw.memory, &name)?;
     let (header, filter) = blob::open(raw, &key).map_err(|error| error.of_file(&name))?;
-    Ok((key, header, filter))
+    Ok(OpenedBlob { key, header, filter })
 }
 
 /// Fetches the blob with this URL, `STORE/FILTER/blobs/NAME`, and checks every byte of it.
 ///
 /// # Errors
 /// Those of [`BlobKey::of_url`], [`Store::open`] and [`Store::open_blob`].
-pub async fn open_url(url: &str) -> Result<(BlobKey, Header, Filter), Error> {
+pub async fn open_url(url: &str) -> Result<OpenedBlob, Error> {
     let (store, key) = BlobKey::of_url(url)?;
     let (header, filter) = Store::open(store)?.open_blob(&key).await?;
-    Ok((key, header, filter))
+    Ok(OpenedBlob { key, header, filter })
 }
 
 /// Reads a file that fills `memory` exactly: the digest of all but its last 32 bytes, and how many

@@ -44,6 +44,8 @@ impl Store {
     /// The newest records of the history, newest first: at most 1,000. Those that cannot be read
     /// are left out.
     ///
+    /// Cost: a listing, and a read for each, 16 at a time.
+    ///
     /// # Errors
     /// The store's.
     pub async fn history(&self, filter: &FilterName) -> Result<Vec<HistoryEvent>, Error> {
@@ -52,6 +54,8 @@ impl Store {
 
     /// As [`Store::history`], but only builds and repoints: what tells what pointers have named.
     /// Pins and prunes, of which there may be many, push none of them out.
+    ///
+    /// Cost: that of [`Store::history`].
     ///
     /// # Errors
     /// [`Error::Event`] for a record that cannot be read: without it a rollback could be undone.
@@ -73,7 +77,7 @@ impl Store {
         self.read_history(filter, MAX_HISTORY, |_| true).await
     }
 
-    /// As [`Store::history`], but at most `max` records.
+    /// As [`Store::history`], but at most `max` records, which costs as many reads.
     ///
     /// # Errors
     /// The store's.

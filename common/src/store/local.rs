@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use super::objects::ObjectRecords;
 use super::record::Precondition;
 use super::records::RecordStore;
-use crate::atomic_file::{self, Step};
+use crate::atomic_file::{self, WriteStep};
 use crate::crash_point::crash_point;
 use crate::day::Day;
 use crate::error::Error;
@@ -132,8 +132,8 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
     }
     let done = |step| {
         crash_point(match step {
-            Step::Staged => "pointer-staged",
-            Step::Renamed => "pointer-renamed",
+            WriteStep::Staged => "pointer-staged",
+            WriteStep::Renamed => "pointer-renamed",
         });
     };
     atomic_file::write(&path, new, done).map_err(failed("write"))

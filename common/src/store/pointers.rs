@@ -8,11 +8,13 @@ use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, FilterName};
 use crate::pointer::{Pin, Pointer};
-use crate::protocol::{self, RecordState, Step};
+use crate::protocol::{self, FollowStep, RecordState};
 use crate::remedy::Remedy;
 
 impl Store {
     /// Reads the pointer of a day.
+    ///
+    /// Cost: two small reads, one after the other.
     ///
     /// # Errors
     /// The store's; [`Error::OtherPointers`]. An absent or unreadable pointer is a state, not an
@@ -37,7 +39,7 @@ impl Store {
         records::read(&*self.pointer_store, &key, parse).await
     }
 
-    /// Reads the pin.
+    /// Reads the pin. Cost: one small read.
     ///
     /// # Errors
     /// The store's. An absent or unreadable pin is a state, not an error.
@@ -158,7 +160,7 @@ impl Store {
         self.record_store.delete(&key::pin(filter)).await
     }
 
-    /// The days that have a pointer, oldest first.
+    /// The days that have a pointer, oldest first. Cost: a small read, then a listing.
     ///
     /// # Errors
     /// The store's; [`Error::OtherPointers`].
@@ -184,18 +186,18 @@ impl Store {
         // At the same time, so that the check adds no latency.
         let (pin, ()) = futures::try_join!(self.pin(filter), self.check_pointers(filter))?;
         match protocol::follow_pin(&pin.state, now) {
-            Step::Follow(followed) => return Ok(Following::Blob(followed)),
-            Step::Keep { why } => {
+            FollowStep::Follow(followed) => return Ok(Following::Blob(followed)),
+            FollowStep::Keep { why } => {
                 let remedy = Remedy::RemovePin { filter: filter.to_string() };
                 return Ok(unreadable(key::pin(filter), why, remedy));
             }
-            Step::Continue => {}
+            FollowStep::ReadOlder => {}
         }
         for day in days {
             let read = self.pointer_unchecked(filter, *day).await?;
             match protocol::follow_pointer(*day, &read.state) {
-                Step::Follow(followed) => return Ok(Following::Blob(followed)),
-                Step::Keep { why } => {
+                FollowStep::Follow(followed) => return Ok(Following::Blob(followed)),
+                FollowStep::Keep { why } => {
                     let remedy = Remedy::ReplacePointer {
                         filter: filter.to_string(),
                         day: day.to_string(),
@@ -203,7 +205,7 @@ impl Store {
                     };
                     return Ok(unreadable(key::pointer(filter, *day), why, remedy));
                 }
-                Step::Continue => {}
+                FollowStep::ReadOlder => {}
             }
         }
         Ok(Following::NotFound(days.to_vec()))

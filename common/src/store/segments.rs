@@ -240,7 +240,7 @@ impl Store {
 
     /// The heads of a filter's logs, by node: the [`MAX_HEADS`] that were written last.
     ///
-    /// Cost: a listing, and a read for each.
+    /// Cost: a listing, and a read for each, one after the other.
     ///
     /// # Errors
     /// The store's.

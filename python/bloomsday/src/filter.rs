@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
 
-use bloomsday_common::blob::{Header, Summary};
+use bloomsday_common::blob::{Header, OpenedBlob, Summary};
 use bloomsday_common::digest::Digest;
 use bloomsday_common::filter;
 use bloomsday_common::key::BlobKey;
@@ -44,11 +44,7 @@ enum Source {
 
 impl Source {
     /// Opens and checks the blob, which must be that of `digest`.
-    fn open(
-        &self,
-        py: Python<'_>,
-        digest: Option<Digest>,
-    ) -> PyResult<(BlobKey, Header, filter::Filter)> {
+    fn open(&self, py: Python<'_>, digest: Option<Digest>) -> PyResult<OpenedBlob> {
         let check = |key: &BlobKey| match digest.filter(|digest| *digest != key.digest) {
             None => Ok(()),
             Some(digest) => {
@@ -61,7 +57,7 @@ impl Source {
             Source::File(path) => {
                 let opened = py.detach(|| open_file(path));
                 let opened = opened.map_err(|error| errors::of_file(py, &error, path))?;
-                check(&opened.0)?;
+                check(&opened.key)?;
                 Ok(opened)
             }
             Source::Url(url) => {
@@ -129,7 +125,7 @@ impl Filter {
         };
         let digest = digest.map(|text| text.parse::<Digest>());
         let digest = digest.transpose().map_err(|why| errors::raise(py, "UsageError", why))?;
-        let (key, header, filter) = source.open(py, digest)?;
+        let OpenedBlob { key, header, filter } = source.open(py, digest)?;
         Ok(Filter { source, key, header, filter: Box::new(filter) })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bloomsday_common::pointer::Outcome;
-use bloomsday_common::protocol::{self, AmbiguousWrite, Past, Publish, Route, Step};
+use bloomsday_common::protocol::{self, AmbiguousWrite, FollowStep, Past, PublishDecision, Route};
 
 use super::world::{
     Action, B, By, Delta, DeltaBetween, Event, MAX_AGE_DAYS, RETENTION, Record, World, Write,
@@ -264,15 +264,15 @@ impl World {
         let now = self.pointers.get(&blob.0).copied();
         let (day, found) = (day_of(blob.0), state_of(now.as_ref()));
         let past = Past::of(day, &self.acts(), &found, day_of(self.today), RETENTION);
-        match protocol::publish(&key(blob), &found, now == start, &past) {
-            Publish::Unchanged { unrecorded: false } => Building::Idle,
-            Publish::Unchanged { unrecorded: true } => {
+        match protocol::decide_publish(&key(blob), &found, now == start, &past) {
+            PublishDecision::Unchanged { unrecorded: false } => Building::Idle,
+            PublishDecision::Unchanged { unrecorded: true } => {
                 let event = self.event(builder, blob, None);
                 Building::Ended { event, outcome: Outcome::Unchanged }
             }
-            Publish::Advance { .. } => Building::Decided { blob, start, now },
-            Publish::Superseded { .. } => self.superseded(),
-            Publish::RolledBack { .. } => {
+            PublishDecision::Advance { .. } => Building::Decided { blob, start, now },
+            PublishDecision::Superseded { .. } => self.superseded(),
+            PublishDecision::RolledBack { .. } => {
                 if !self.touched.contains(&blob.0) {
                     self.breaks(
                         "the protocol reported a rollback to a build, and no operator did anything",
@@ -284,7 +284,7 @@ impl World {
                     now.is_some_and(|now| now.by == Some(By::Build) && now.blob.0 == blob.0);
                 Building::Idle
             }
-            Publish::Unreadable { .. } => unreachable!("nobody writes garbage here"),
+            PublishDecision::Unreadable { .. } => unreachable!("nobody writes garbage here"),
         }
     }
 
@@ -532,7 +532,7 @@ impl World {
         });
         let pinned = (None, None, protocol::follow_pin(&pin, self.now()));
         for (index, record, step) in std::iter::once(pinned).chain(pointers) {
-            let Step::Follow(followed) = step else { continue };
+            let FollowStep::Follow(followed) = step else { continue };
             let blob = match (record, self.pin) {
                 (Some(record), _) => record.blob,
                 (None, Some(pin)) => pin.blob,

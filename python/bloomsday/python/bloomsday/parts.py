@@ -42,8 +42,9 @@ def gather(batches: Iterable[_pa.RecordBatch], *, ranges: int, rows: int) -> Ite
     made = _native.PartsGather(ranges, rows)
     for batch in batches:
         made.push(batch)
-        yield from _batches(lambda: made.next(False))
-    yield from _batches(lambda: made.next(True))
+        yield from _batches(made.next)
+    made.finish()
+    yield from _batches(made.next)
 
 
 def gather_files(
@@ -57,8 +58,9 @@ def gather_files(
     for batch in batches:
         for file in batch.to_pylist():
             made.scan(file["file"], file["bytes"], column)
-            yield from _scanned(made)
-    yield from _batches(lambda: made.next(True))
+            yield from _batches(made.next)
+    made.finish()
+    yield from _batches(made.next)
 
 
 def count(batches: Iterable[_pa.RecordBatch], *, ranges: int) -> Iterator[_pa.RecordBatch]:
@@ -89,7 +91,3 @@ def _batches(next_batch: Callable[[], Any]) -> Iterator[_pa.RecordBatch]:
 
     while (batch := next_batch()) is not None:
         yield pa.record_batch(batch)
-
-
-def _scanned(made: _native.PartsGather) -> Iterator[_pa.RecordBatch]:
-    yield from _batches(lambda: made.next(False))

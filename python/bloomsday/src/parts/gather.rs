@@ -84,8 +84,13 @@ impl PartsGather {
         Ok(())
     }
 
-    /// The next batch. With `last`, also of what is not a full batch yet.
-    fn next(&mut self, py: Python<'_>, last: bool) -> PyResult<Option<Batch>> {
+    /// After the last row: what is not a full batch yet becomes one.
+    fn finish(&mut self, py: Python<'_>) {
+        py.detach(|| self.packages.extend(self.gather.packages()));
+    }
+
+    /// The next batch, if there is a full one.
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
         py.detach(|| {
             if self.packages.is_empty()
                 && let Some(scanning) = &self.scanning
@@ -98,9 +103,6 @@ impl PartsGather {
                         self.gather = done.expect("a scan does not panic")?;
                     }
                 }
-            }
-            if last {
-                self.packages.extend(self.gather.packages());
             }
             let numbers = ["rows", "nulls", "invalid", "sent", "sent_sum"];
             let mut table = Table::new(&numbers, &["hashes", "samples"]);
