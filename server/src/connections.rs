@@ -10,6 +10,7 @@ use rustix::net::sockopt::{
 };
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::error::Error;
 
@@ -24,8 +25,25 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(100);
 const KEEPALIVE_PROBES: u32 = 3;
 /// How long what runs may still take after a stop.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
+/// How often it is said that clients hold all connections.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// When it was last said that clients hold all connections.
+#[derive(Default)]
+pub(crate) struct FullWarning(Option<Instant>);
+
+impl FullWarning {
+    /// Whether it is time to say so, which is not more often than each [`WARN_INTERVAL`].
+    pub(crate) fn is_due(&mut self) -> bool {
+        let is_due = self.0.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
+        if is_due {
+            self.0 = Some(Instant::now());
+        }
+        is_due
+    }
+}
 
 /// Opens an address. Returns it with the port that the system chose for port 0. `send_buffer` is
 /// the size of the system's buffer for what a client does not read; `None` for the system's own.

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::RecordState;
+use crate::redact::sanitize;
 
 /// Which server decides, and until when.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -36,12 +37,13 @@ impl Lease {
         serde_json::to_vec(self).expect("a lease holds only strings and numbers")
     }
 
-    /// Reads a record.
+    /// Reads a record. What it says for people is made fit for a message.
     ///
     /// # Errors
     /// Why it is none.
     pub fn parse(bytes: &[u8]) -> Result<Lease, String> {
-        serde_json::from_slice(bytes).map_err(|e| e.to_string())
+        let lease: Lease = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        Ok(Lease { decider: sanitize(&lease.decider), ..lease })
     }
 }
 

@@ -139,11 +139,21 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
     atomic_file::write(&path, new, done).map_err(failed("write"))
 }
 
+/// A lock that is taken. It ends with this, and does not name its holder any more.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Only for people: the system ends the lock.
+        let _ = self.0.set_len(0);
+    }
+}
+
 /// Takes a lock, and writes into it who did.
 ///
 /// # Errors
 /// [`Error::Locked`] after [`LOCK_WAIT`]: its holder was stopped, or its disk hangs.
-fn lock(path: &Path) -> Result<File, Error> {
+fn lock(path: &Path) -> Result<Lock, Error> {
     let failed = |source| Error::File { doing: "lock", path: path.display().to_string(), source };
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true);
@@ -170,7 +180,7 @@ fn lock(path: &Path) -> Result<File, Error> {
     let holder = format!("process {process} on {} since {now:.0}\n", host.trim());
     // Only for people: with a full disk, the lock must still work.
     let _ = lock.set_len(0).and_then(|()| lock.write_all(holder.as_bytes()));
-    Ok(lock)
+    Ok(Lock(lock))
 }
 
 /// Files older than a day that uploads which never ended have left in the folder `objects` of a

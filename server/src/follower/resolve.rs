@@ -1,6 +1,7 @@
 //! [`resolve`]: which blob pin and pointers name.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
@@ -10,6 +11,9 @@ use bloomsday_common::protocol::Followed;
 use bloomsday_common::store::Following;
 
 use crate::loader::Loader;
+
+/// The longest time for the reads of a poll: they are a few small records.
+const MAX_RESOLVE: Duration = Duration::from_secs(60);
 
 /// Why pin and pointers name no blob.
 pub(super) enum ResolveError {
@@ -31,7 +35,7 @@ enum NewestDay {
     Unknown,
 }
 
-/// Reads the pin, and the pointers of these days, within the loader's deadline.
+/// Reads the pin, and the pointers of these days, within [`MAX_RESOLVE`] or the loader's deadline.
 pub(super) async fn resolve(
     filter: &FilterName,
     loader: &Loader,
@@ -61,7 +65,7 @@ pub(super) async fn resolve(
         };
         Ok((found, newest))
     };
-    let resolved = tokio::time::timeout(loader.deadline, resolving)
+    let resolved = tokio::time::timeout(loader.deadline.min(MAX_RESOLVE), resolving)
         .await
         .map_err(|_| ResolveError::Unreachable(format!("{} does not answer", store.name())))?;
     let (following, newest_of_all) = resolved.map_err(ResolveError::Unreachable)?;

@@ -63,6 +63,11 @@ impl Admin {
         if method == Method::GET && path == "/" {
             return page::html();
         }
+        // For whoever restarts a server that does not live: clients can hold all connections of the
+        // public address.
+        if method == Method::GET && path == "/livez" {
+            return reply::text(StatusCode::OK, "live\n");
+        }
         if self.token.as_ref().is_some_and(|token| !headers::has_token(&request, token)) {
             return reply::unauthorized();
         }
@@ -70,7 +75,7 @@ impl Admin {
             (&Method::POST, "/admin/reload") => self.reload(request.uri().query()).await,
             (_, "/admin/reload") => reply::only("POST"),
             (&Method::GET, "/page.json") => self.page.data(true).await,
-            (_, "/" | "/page.json") => reply::only(reply::READ),
+            (_, "/" | "/livez" | "/page.json") => reply::only(reply::READ),
             (&Method::GET, path) => match filter_to_trace(path) {
                 Some(filter) => {
                     let query = request.uri().query().unwrap_or("");

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::Incoming;
@@ -24,15 +24,13 @@ use tokio_rustls::TlsAcceptor;
 
 use super::headers;
 use super::reply::{self, Reply};
-use crate::connections::{self, MAX_CONNECTIONS, WRITE_DEADLINE};
+use crate::connections::{self, FullWarning, MAX_CONNECTIONS, WRITE_DEADLINE};
 use crate::error::Error;
 use crate::tls::{self, Tls};
 
 /// How many connections more each address serves when clients hold all others, each for one
 /// request: health checks and scrapes are answered.
 const MAX_SHORT_CONNECTIONS: usize = 32;
-/// How often it is said that clients hold all connections.
-const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a request's head may take to arrive, which is also how long an idle connection is kept.
 const HEADER_DEADLINE: Duration = Duration::from_secs(10);
 /// The largest head of a request; also the buffer of a connection for a body, and for a reply.
@@ -152,7 +150,7 @@ pub(super) async fn accept<S: Service>(
     let [permits, short] =
         [MAX_CONNECTIONS, MAX_SHORT_CONNECTIONS].map(Semaphore::new).map(Arc::new);
     let graceful = GracefulShutdown::new();
-    let mut warned: Option<Instant> = None;
+    let mut full = FullWarning::default();
     loop {
         // The permit first: a client without one waits in the system's queue.
         let (permit, is_short) = tokio::select! {
@@ -168,8 +166,7 @@ pub(super) async fn accept<S: Service>(
             Some(Ok(freed)) => (freed, false),
             _ => (permit, is_short),
         };
-        if is_short && warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
-            warned = Some(Instant::now());
+        if is_short && full.is_due() {
             tracing::warn!(
                 "{MAX_CONNECTIONS} clients are connected to one address: others get one request \
                  for each connection; let clients share connections, or add servers"

@@ -22,7 +22,7 @@ use super::reply::{Fault, error};
 use super::request::{MAX_REQUEST_BYTES, Request, Scanner};
 use super::session::{Awaited, Session};
 use super::shared::{ClientEntry, RespState};
-use crate::connections::{self, MAX_CONNECTIONS, WRITE_DEADLINE};
+use crate::connections::{self, FullWarning, MAX_CONNECTIONS, WRITE_DEADLINE};
 use crate::error::Error;
 use crate::live::Live;
 use crate::tls::{self, Tls};
@@ -135,11 +135,23 @@ async fn accept(
 ) {
     // Dropped by each connection: when all are gone, this ends.
     let (running, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+    let mut full = FullWarning::default();
     while let Some((mut stream, client)) = connections::accept(&listener, &mut stopped).await {
         if shared.clients().len() >= MAX_CONNECTIONS {
-            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-            let _ = stream.shutdown().await;
-            continue;
+            shared.rejected.fetch_add(1, Ordering::Relaxed);
+            if full.is_due() {
+                tracing::warn!(
+                    "{MAX_CONNECTIONS} clients are connected to {}: for each new one the oldest without the token \
+                     is closed, or the new one is refused; let clients share connections",
+                    shared.address
+                );
+            }
+            // Who has no token must not use up the connections.
+            if !shared.end_oldest_stranger() {
+                let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+                let _ = stream.shutdown().await;
+                continue;
+            }
         }
         let id = shared.accepted.fetch_add(1, Ordering::Relaxed) + 1;
         // Where the server listens on all addresses, the one that this client reached.
@@ -147,17 +159,24 @@ async fn accept(
         let known = Arc::new(ClientEntry::new(id, client.to_string(), local.to_string()));
         shared.clients().insert(id, known.clone());
         let connected = Connected { shared: shared.clone(), id };
-        let session = Session::new(shared.clone(), known);
+        let session = Session::new(shared.clone(), known.clone());
+        known.set_logged_in(session.is_authenticated);
         let (running, mut stopped) = (running.clone(), stopped.clone());
         let tls = tls.clone();
         tokio::spawn(async move {
             // A client may close its connection at any time; that is no error.
             let _ = match tls {
                 None => serve_connection(stream, session, &mut stopped).await,
-                Some(tls) => match tls::accept(&tls, stream, PLAIN, &mut stopped).await {
-                    Some(stream) => serve_connection(stream, session, &mut stopped).await,
-                    None => Ok(()),
-                },
+                Some(tls) => {
+                    let stream = tokio::select! {
+                        stream = tls::accept(&tls, stream, PLAIN, &mut stopped) => stream,
+                        () = known.killed.notified() => None,
+                    };
+                    match stream {
+                        Some(stream) => serve_connection(stream, session, &mut stopped).await,
+                        None => Ok(()),
+                    }
+                }
             };
             drop((connected, running));
         });
@@ -192,7 +211,6 @@ async fn serve_connection(
     loop {
         reserve(&mut buffer);
         let read = tokio::select! {
-            // Who has no token must not use up the connections.
             () = tokio::time::sleep_until(auth_due), if !session.is_authenticated => return Ok(()),
             read = stream.read_buf(&mut buffer) => read?,
             () = known.killed.notified() => return Ok(()),
@@ -216,6 +234,7 @@ async fn serve_connection(
             }
             buffer.advance(used);
         }
+        known.set_logged_in(session.is_authenticated);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -20,6 +20,8 @@ pub(crate) struct RespState {
     /// Those accepted before the last CONFIG RESETSTAT.
     pub(crate) accepted_before: AtomicU64,
     pub(crate) commands: AtomicU64,
+    /// Connections that were refused, or closed for others, since all were in use.
+    pub(crate) rejected: AtomicU64,
     /// The connections, by their numbers.
     pub(crate) clients: Mutex<BTreeMap<u64, Arc<ClientEntry>>>,
 }
@@ -34,12 +36,24 @@ impl RespState {
             accepted: AtomicU64::new(0),
             accepted_before: AtomicU64::new(0),
             commands: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
             clients: Mutex::default(),
         }
     }
 
     pub(crate) fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientEntry>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the oldest connection that has not logged in. Returns whether there was one.
+    pub(super) fn end_oldest_stranger(&self) -> bool {
+        let mut clients = self.clients();
+        let mut strangers = clients.iter().filter(|(_, client)| !client.has_logged_in());
+        let Some(oldest) = strangers.next().map(|(id, _)| *id) else { return false };
+        if let Some(client) = clients.remove(&oldest) {
+            client.killed.notify_one();
+        }
+        true
     }
 }
 
@@ -53,6 +67,8 @@ pub(crate) struct ClientEntry {
     /// When its last bytes came, in seconds from `since`.
     last_used: AtomicU64,
     info: Mutex<ClientInfo>,
+    /// Whether it has presented the token, or needs none.
+    has_logged_in: AtomicBool,
     /// Notified when another connection ends this one.
     pub(crate) killed: Notify,
 }
@@ -72,7 +88,16 @@ impl ClientEntry {
     pub(super) fn new(id: u64, address: String, local: String) -> ClientEntry {
         let (info, killed) = (Mutex::default(), Notify::new());
         let (since, last_used) = (Instant::now(), AtomicU64::new(0));
-        ClientEntry { id, address, local, since, last_used, info, killed }
+        let has_logged_in = AtomicBool::new(false);
+        ClientEntry { id, address, local, since, last_used, info, has_logged_in, killed }
+    }
+
+    fn has_logged_in(&self) -> bool {
+        self.has_logged_in.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_logged_in(&self, has_logged_in: bool) {
+        self.has_logged_in.store(has_logged_in, Ordering::Relaxed);
     }
 
     pub(crate) fn info(&self) -> MutexGuard<'_, ClientInfo> {

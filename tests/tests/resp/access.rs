@@ -211,6 +211,29 @@ fn strangers_look_up_and_change_nothing() {
     assert_eq!(wire.call("PING"), "-NOAUTH Authentication required.|");
 }
 
+#[test]
+fn who_has_no_token_keeps_no_client_with_the_token_out() {
+    let folder = TempDir::new().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "correct horse\n").unwrap();
+    let daemon = LiveDaemon::start(&["--live-token-file", token.to_str().unwrap()]);
+    let login = || {
+        let mut wire = daemon.connect();
+        assert_eq!(wire.call("AUTH correct"), WRONGPASS);
+        wire.send(&bloomsday_tests::live::encode(&[b"AUTH", b"correct horse"])).unwrap();
+        assert_eq!(wire.reply().unwrap(), "+OK|");
+        wire
+    };
+    let mut first = login();
+    let mut strangers: Vec<Wire> = (1..1_024).map(|_| daemon.connect()).collect();
+    let mut others = [login(), login()];
+    assert!(strangers[0].is_closed() && strangers[1].is_closed(), "the oldest made way");
+    assert_eq!(strangers[2].call("PING"), "-NOAUTH Authentication required.|");
+    others.iter_mut().for_each(|wire| assert_eq!(wire.call("PING"), "+PONG|"));
+    let stats = first.call("INFO stats");
+    assert!(stats.contains("rejected_connections:2"), "{stats}");
+}
+
 /// Ends a server, so that it gives its lease back.
 fn end(daemon: Daemon) {
     daemon.signal("TERM");

@@ -333,6 +333,9 @@ fn admin_takes_only_posts_with_the_token_and_never_from_a_web_page() {
         .http_status_as_error(false)
         .build();
     assert_eq!(get.call().unwrap().status().as_u16(), 405);
+    // Whoever restarts a server that does not live has no token.
+    let live = ureq::get(format!("{}/livez", daemon.admin)).call().unwrap();
+    assert_eq!(live.status().as_u16(), 200);
     // The public address knows no admin routes.
     assert_eq!(daemon.post("/admin/reload", b"").status, 404);
     let serve = ["serve", "--filter", "rt", "--admin", "0.0.0.0:0", "--listen", "127.0.0.1:0"];

@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -226,8 +227,9 @@ pub(in crate::live) fn lock_folder(folder: &Path) -> Result<File, Error> {
     }
 }
 
-/// Creates a folder and those above it that are not there. What is in a folder is safe when the
-/// names of all of them are.
+/// Creates a folder and those above it that are not there, for this user alone: whoever reads the
+/// hashes in a log can test guessed IDs. What is in a folder is safe when the names of all of them
+/// are.
 fn create_folder(folder: &Path) -> std::io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -236,7 +238,7 @@ fn create_folder(folder: &Path) -> std::io::Result<()> {
     let above = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
     above.map_or(Ok(()), create_folder)?;
     let parent = above.unwrap_or(Path::new("."));
-    match fs::create_dir(folder) {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
         // By another process.
         Err(_) if folder.is_dir() => return Ok(()),
         created => created?,

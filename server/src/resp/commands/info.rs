@@ -158,7 +158,11 @@ fn stats_section(session: &Session) -> String {
     let before = shared.accepted_before.load(Ordering::Relaxed);
     let accepted = shared.accepted.load(Ordering::Relaxed) - before;
     let commands = shared.commands.load(Ordering::Relaxed);
-    format!("total_connections_received:{accepted}\ntotal_commands_processed:{commands}\n")
+    let rejected = shared.rejected.load(Ordering::Relaxed);
+    format!(
+        "total_connections_received:{accepted}\ntotal_commands_processed:{commands}\n\
+         rejected_connections:{rejected}\n"
+    )
 }
 
 fn keyspace_section(session: &Session) -> String {
@@ -252,6 +256,7 @@ fn config_set(session: &mut Session, request: &[&[u8]], _: &mut Reply<'_>) -> Re
 fn resetstat(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let shared = &session.shared;
     shared.commands.store(0, Ordering::Relaxed);
+    shared.rejected.store(0, Ordering::Relaxed);
     shared.accepted_before.store(shared.accepted.load(Ordering::Relaxed), Ordering::Relaxed);
     reply.ok();
     Ok(())
