@@ -38,9 +38,9 @@ func Open(path string) (*Filter, error) {
 	if err == nil {
 		filter, err = Parse(blob)
 	}
-	var unsound *UnsoundError
-	if errors.As(err, &unsound) {
-		unsound.Path = path
+	var refused *UnsoundError
+	if errors.As(err, &refused) {
+		refused.Path = path
 	}
 	return filter, err
 }

@@ -19,9 +19,10 @@ import (
 const (
 	magic          = "BLOOMSDY"
 	xxh3Seed       = 0x426c6f6f6d736461
+	fixedBytes     = 14 // magic, version, length of the record
 	digestBytes    = 32
 	maxRecordBytes = 65536
-	maxHeadBytes   = 14 + maxRecordBytes
+	maxHeadBytes   = fixedBytes + maxRecordBytes
 	bodyAlignment  = 4096
 	guavaHeadBytes = 6
 	// Of a layout other than blocked.
@@ -162,7 +163,7 @@ func checkSize(head []byte, size uint64) error {
 	if err != nil {
 		return err
 	}
-	stated, err := h.parseRecord(head[14:end])
+	stated, err := h.parseRecord(head[fixedBytes:end])
 	if err != nil {
 		return err
 	}
@@ -174,8 +175,8 @@ func checkSize(head []byte, size uint64) error {
 
 // Checks what comes before the record; returns where the record ends, and where the body begins.
 func (h *Header) parseHead(head []byte, size uint64) (end, start uint64, err error) {
-	if size < 14+digestBytes {
-		return 0, 0, unsound("expected at least %d bytes, but it has %d", 14+digestBytes, size)
+	if size < fixedBytes+digestBytes {
+		return 0, 0, unsound("expected at least %d bytes, but it has %d", fixedBytes+digestBytes, size)
 	}
 	if string(head[:8]) != magic {
 		return 0, 0, unsound("expected %s at its beginning, but there is %q", magic, head[:8])
@@ -185,7 +186,7 @@ func (h *Header) parseHead(head []byte, size uint64) (end, start uint64, err err
 		return 0, 0, unsound("expected format version 0 or 1, but it is %d: a newer reader may know it", h.Format)
 	}
 	length := uint64(binary.LittleEndian.Uint32(head[10:]))
-	end = 14 + length
+	end = fixedBytes + length
 	start = (end + bodyAlignment - 1) / bodyAlignment * bodyAlignment
 	if length > maxRecordBytes || start+digestBytes > size {
 		return 0, 0, unsound("a record of %d bytes cannot be in a blob of %d", length, size)
@@ -210,7 +211,7 @@ func (h *Header) parseEnvelope(blob []byte) (fields, body []byte, err error) {
 			return nil, nil, unsound("expected zeros before its body")
 		}
 	}
-	return blob[14:end], content[start:], nil
+	return blob[fixedBytes:end], content[start:], nil
 }
 
 // Reads the fields, and checks those that say enough by themselves.

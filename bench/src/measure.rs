@@ -135,7 +135,7 @@ impl Outcome {
         self.rows.iter().find(|(row, _)| row == name).map(|(_, samples)| samples)
     }
 
-    /// Compares `name` with `other` with `other`, when both took part.
+    /// Compares `name` with `other`, when both took part.
     pub(crate) fn compare(&mut self, name: &str, other: &str, bound: Bound) {
         if let (Some(one), Some(two)) = (self.samples(name), self.samples(other)) {
             let ratio = one.over(two);

@@ -158,7 +158,7 @@ async fn pointer_now(
     all: &mut Option<Vec<Day>>,
 ) -> Result<PointerNow, Error> {
     match store.pointer(&job.filter, day).await.map(|read| read.state) {
-        Err(error) if error.is_no_answer() => return Err(error.into()),
+        Err(error) if error.is_inconclusive() => return Err(error.into()),
         Ok(RecordState::Found(pointer)) => return Ok(PointerNow::Blob(pointer.blob)),
         Ok(RecordState::Absent) => {}
         Ok(RecordState::Unreadable(_)) | Err(_) => return Ok(PointerNow::Unknown),

@@ -106,7 +106,7 @@ pub(crate) async fn with_newest(
             Err(error) => error,
         };
         compared.warn(job, day, error.to_string());
-        if error.is_no_answer() {
+        if error.is_inconclusive() {
             failures.push(error);
         }
     }

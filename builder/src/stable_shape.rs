@@ -81,7 +81,7 @@ async fn first_fit(
     for blob in blobs {
         let base = match store.blob_header(&blob).await {
             Ok(header) => header.shape,
-            Err(error) if error.is_no_answer() => return Err(error.into()),
+            Err(error) if error.is_inconclusive() => return Err(error.into()),
             Err(error) => {
                 tracing::warn!("the shape of {blob} is not carried on: {error}");
                 continue;
@@ -128,7 +128,7 @@ pub(crate) async fn newest_blobs(
     let mut blobs = Vec::new();
     for day in std::iter::once(job.day).chain(earlier) {
         let pointer = match store.pointer(&job.filter, day).await {
-            Err(error) if error.is_no_answer() => return Err(error),
+            Err(error) if error.is_inconclusive() => return Err(error),
             read => read.ok().and_then(|read| read.state.found().cloned()),
         };
         blobs.extend(pointer.map(|pointer| pointer.blob).filter(|blob| !blobs.contains(blob)));

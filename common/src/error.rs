@@ -463,7 +463,7 @@ impl Error {
     }
 
     /// Whether the store failed or refused: then nothing is known of what is there.
-    pub fn is_no_answer(&self) -> bool {
+    pub fn is_inconclusive(&self) -> bool {
         let is_refusal = matches!(self, Error::Forbidden { .. } | Error::Pointers { .. });
         is_refusal || matches!(self, Error::Store { .. }) && self.is_transient()
     }

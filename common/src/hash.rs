@@ -251,7 +251,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn so_does_any_id(id in proptest::collection::vec(proptest::prelude::any::<u8>(), 1..=100)) {
+        fn any_id_hashes_as_the_library_does(id in proptest::collection::vec(proptest::prelude::any::<u8>(), 1..=100)) {
             let library = xxhash_rust::xxh3::xxh3_64_with_seed(&id, XXH3_SEED);
             proptest::prop_assert_eq!(Xxh3::of(&id).0, library);
         }

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up() {
+    fn a_tables_columns_begin_where_their_names_do() {
         let rows = [vec!["2026-11-19".into(), "1".into()], vec!["x".into(), "–".into()]];
         assert_eq!(
             coloured_table(&["day", "ids"], &rows, false),

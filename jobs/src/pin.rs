@@ -16,7 +16,7 @@ use crate::config::{self, Settings};
 use crate::error::Error;
 use crate::filters::filters;
 use crate::output::{Output, or_dash, pairs, who};
-use crate::pointing::{NEXT, NEXT_DRY, mark, record, verified_target, wait_until_named};
+use crate::pointing::{NEXT, NEXT_DRY, check_survives_prune, mark, record, verified_target};
 
 /// Keep the whole fleet on one blob, whatever the pointers say, until the pin is removed or
 /// expires.
@@ -125,7 +125,7 @@ impl Pin {
         store.put_pin(&self.filter, &pin, &read.version).await?;
         crash_point("pinned");
         // A prune that read the records before the pin was written may have deleted the blob.
-        let named = wait_until_named(store, blob, retention).await;
+        let named = check_survives_prune(store, blob, retention).await;
         if let Err(StoreError::NotFound { .. }) = &named {
             let before = read.state.found();
             let taken_back = if before.is_some_and(|before| before.blob == *blob) {

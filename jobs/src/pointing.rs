@@ -47,7 +47,7 @@ async fn own_blob_of_day(
 ) -> Result<BlobKey, Error> {
     let pointer = match store.pointer(filter, day).await {
         Ok(read) => read.state,
-        Err(error) if error.is_no_answer() => return Err(error.into()),
+        Err(error) if error.is_inconclusive() => return Err(error.into()),
         Err(_) => RecordState::Absent,
     };
     let key = match blob_of_day(day, &pointer, &store.blobs(filter, Some(day)).await?) {
@@ -125,12 +125,12 @@ async fn rejected(
 
 /// Checks that a blob is still there when no prune can delete it any more. A prune that runs now is
 /// waited for, which is said: minutes, if it deletes much.
-pub(crate) async fn wait_until_named(
+pub(crate) async fn check_survives_prune(
     store: &Store,
     blob: &BlobKey,
     retention: Retention,
 ) -> Result<(), StoreError> {
-    store.ensure_named_in_time(blob, retention, |why| say("note", why)).await
+    store.check_survives_prune(blob, retention, |why| say("note", why)).await
 }
 
 /// Writes the record that says where the pointers of a filter live, if there is none yet.

@@ -16,7 +16,7 @@ use crate::config::Settings;
 use crate::error::{Error, exit};
 use crate::followed::followed_blob;
 use crate::output::{Output, or_dash, pairs, say, who};
-use crate::pointing::{NEXT, NEXT_DRY, mark, record, verified_target, wait_until_named};
+use crate::pointing::{NEXT, NEXT_DRY, check_survives_prune, mark, record, verified_target};
 
 /// Roll a day back or forward, for the whole fleet. The blob is verified before the pointer names
 /// it.
@@ -179,7 +179,7 @@ pub(crate) async fn repoint(
     mark(store, filter).await?;
     if unchanged {
         // The command that wrote it may have been ended before it looked.
-        wait_until_named(store, &blob, retention).await.inspect_err(|_| {
+        check_survives_prune(store, &blob, retention).await.inspect_err(|_| {
             tracing::warn!(
                 "{} may name a blob that is gone: repoint it to another",
                 key::pointer(filter, day)
@@ -255,7 +255,7 @@ async fn keep_or_restore(
     read: &Versioned<Pointer>,
     retention: Retention,
 ) -> Result<(), StoreError> {
-    let named = wait_until_named(store, &pointer.blob, retention).await;
+    let named = check_survives_prune(store, &pointer.blob, retention).await;
     let Err(gone @ StoreError::NotFound { .. }) = named else { return named };
     match store.take_back_pointer(filter, day, pointer, &read.version).await {
         // It is there still. The same repoint, run again, looks again.

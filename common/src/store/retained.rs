@@ -46,7 +46,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotFound`]; the store's.
-    pub async fn ensure_named_in_time(
+    pub async fn check_survives_prune(
         &self,
         blob: &BlobKey,
         retention: Retention,

@@ -17,7 +17,7 @@ use bloomsday_common::store::Store;
 use pyo3::prelude::*;
 use tokio::runtime::Builder;
 
-use crate::errors;
+use crate::errors::{self, ErrorClass};
 use crate::filter::Filter;
 use crate::wait::{DetachedRuntime, wait};
 
@@ -43,7 +43,7 @@ impl Publication {
             let why = format!(
                 "by has {bytes} bytes as JSON, more than {MAX_BY_BYTES}: use a shorter name"
             );
-            return Err(errors::raise(py, "UsageError", &why));
+            return Err(errors::new(py, ErrorClass::Usage, &why));
         }
         let open = if self.dry_run { Store::preview } else { Store::create };
         py.detach(|| open(&self.store)).map_err(|error| errors::of_common(py, &error))
@@ -86,7 +86,7 @@ pub(crate) fn build(
         (errors::fields(input)?, errors::fields(publication)?);
     if input.inputs.is_empty() {
         let why = "no input is named: pass at least one path or URL";
-        return Err(errors::raise(py, "UsageError", why));
+        return Err(errors::new(py, ErrorClass::Usage, why));
     }
     let job = job(py, input, &publication)?;
     let store = publication.store(py)?;
@@ -99,11 +99,11 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
     let layout = input
         .layout
         .parse()
-        .map_err(|error: UnknownLayout| errors::raise(py, "UsageError", &error.to_string()))?;
+        .map_err(|error: UnknownLayout| errors::new(py, ErrorClass::Usage, &error.to_string()))?;
     let id_form = input.id.parse().map_err(|why: String| {
-        errors::raise(py, "UsageError", &format!("id cannot be `{}`: {why}", input.id))
+        errors::new(py, ErrorClass::Usage, &format!("id cannot be `{}`: {why}", input.id))
     })?;
-    let wrong = |why: String| errors::raise(py, "UsageError", &why);
+    let wrong = |why: String| errors::new(py, ErrorClass::Usage, &why);
     if input.deltas > MAX_DELTA_DAYS {
         let given = input.deltas;
         return Err(wrong(format!(
@@ -182,10 +182,10 @@ pub(crate) fn builder_error(py: Python<'_>, error: &Error) -> PyErr {
     use bloomsday_common::error::Kind;
     match (error, error.kind()) {
         (Error::Common(error), _) => errors::of_common(py, error),
-        (Error::NotAnId { .. }, _) => errors::raise(py, "IdTypeError", &error.to_string()),
-        (_, Kind::Corrupt | Kind::Failed | Kind::Transient) => errors::raise_with(
+        (Error::NotAnId { .. }, _) => errors::new(py, ErrorClass::IdType, &error.to_string()),
+        (_, Kind::Corrupt | Kind::Failed | Kind::Transient) => errors::new_with(
             py,
-            "BuildError",
+            ErrorClass::Build,
             &error.to_string(),
             error.remedy(),
             error.kind() == Kind::Transient,

@@ -8,6 +8,40 @@ use bloomsday_common::remedy::Remedy;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 
+/// The classes of `bloomsday.errors` that this module makes.
+#[derive(Clone, Copy)]
+pub(crate) enum ErrorClass {
+    Build,
+    IdType,
+    MissingFile,
+    MissingId,
+    NotFound,
+    NotReady,
+    Server,
+    Store,
+    Superseded,
+    UnsoundBlob,
+    Usage,
+}
+
+impl ErrorClass {
+    fn name(self) -> &'static str {
+        match self {
+            ErrorClass::Build => "BuildError",
+            ErrorClass::IdType => "IdTypeError",
+            ErrorClass::MissingFile => "MissingFileError",
+            ErrorClass::MissingId => "MissingIdError",
+            ErrorClass::NotFound => "NotFoundError",
+            ErrorClass::NotReady => "NotReadyError",
+            ErrorClass::Server => "ServerError",
+            ErrorClass::Store => "StoreError",
+            ErrorClass::Superseded => "SupersededError",
+            ErrorClass::UnsoundBlob => "UnsoundBlobError",
+            ErrorClass::Usage => "UsageError",
+        }
+    }
+}
+
 /// What to do, by the names of this package's arguments.
 pub(crate) fn words(remedy: &Remedy) -> String {
     match remedy {
@@ -47,14 +81,14 @@ pub(crate) fn of_argument(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     error
 }
 
-/// The exception `bloomsday.errors.{class}` with this message.
-pub(crate) fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
-    raise_with(py, class, message, None, false)
+/// An exception of this class, with a message.
+pub(crate) fn new(py: Python<'_>, class: ErrorClass, message: &str) -> PyErr {
+    new_with(py, class, message, None, false)
 }
 
-/// As [`raise`], for what may succeed later.
-pub(crate) fn raise_transient(py: Python<'_>, class: &str, message: &str) -> PyErr {
-    raise_with(py, class, message, None, true)
+/// As [`new`], for what may succeed later.
+pub(crate) fn new_transient(py: Python<'_>, class: ErrorClass, message: &str) -> PyErr {
+    new_with(py, class, message, None, true)
 }
 
 /// An error of the store, of a blob or of an address.
@@ -68,7 +102,7 @@ pub(crate) fn of_file(py: Python<'_>, error: &CommonError, path: &Path) -> PyErr
     if error.kind() != Kind::NotFound {
         return of_common(py, error);
     }
-    let missing = raise(py, "MissingFileError", &error.to_string());
+    let missing = new(py, ErrorClass::MissingFile, &error.to_string());
     match missing.value(py).setattr("filename", path.as_os_str()) {
         Ok(()) => missing,
         Err(other) => other,
@@ -83,19 +117,19 @@ pub(crate) fn of_kind(
     remedy: Option<Remedy>,
 ) -> PyErr {
     let class = match kind {
-        Kind::Usage => "UsageError",
-        Kind::NotFound => "NotFoundError",
-        Kind::Superseded => "SupersededError",
-        Kind::Corrupt => "UnsoundBlobError",
-        Kind::Transient | Kind::Failed => "StoreError",
+        Kind::Usage => ErrorClass::Usage,
+        Kind::NotFound => ErrorClass::NotFound,
+        Kind::Superseded => ErrorClass::Superseded,
+        Kind::Corrupt => ErrorClass::UnsoundBlob,
+        Kind::Transient | Kind::Failed => ErrorClass::Store,
     };
-    raise_with(py, class, &error.to_string(), remedy, kind == Kind::Transient)
+    new_with(py, class, &error.to_string(), remedy, kind == Kind::Transient)
 }
 
 /// An exception with everything that it can have.
-pub(crate) fn raise_with(
+pub(crate) fn new_with(
     py: Python<'_>,
-    class: &str,
+    class: ErrorClass,
     message: &str,
     remedy: Option<Remedy>,
     is_transient: bool,
@@ -104,7 +138,7 @@ pub(crate) fn raise_with(
     let remedy = remedy.as_ref().map(words);
     let made = py
         .import("bloomsday.errors")
-        .and_then(|errors| errors.getattr(class)?.call1((message, remedy, is_transient)));
+        .and_then(|errors| errors.getattr(class.name())?.call1((message, remedy, is_transient)));
     match made {
         Ok(exception) => PyErr::from_value(exception),
         // The package is incomplete: say that.

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use tokio::runtime::Builder;
 
-use crate::errors;
+use crate::errors::{self, ErrorClass};
 use crate::ids::{self, Lookup};
 use crate::wait::{DetachedRuntime, wait};
 
@@ -50,7 +50,7 @@ impl Source {
             Some(digest) => {
                 let why =
                     format!("{self} is another blob than {digest}: its digest is {}", key.digest);
-                Err(errors::raise(py, "UnsoundBlobError", &why))
+                Err(errors::new(py, ErrorClass::UnsoundBlob, &why))
             }
         };
         match self {
@@ -124,7 +124,7 @@ impl Filter {
             _ => Source::File(std::path::absolute(&path_or_url).unwrap_or(path_or_url)),
         };
         let digest = digest.map(|text| text.parse::<Digest>());
-        let digest = digest.transpose().map_err(|why| errors::raise(py, "UsageError", why))?;
+        let digest = digest.transpose().map_err(|why| errors::new(py, ErrorClass::Usage, why))?;
         let OpenedBlob { key, header, filter } = source.open(py, digest)?;
         Ok(Filter { source, key, header, filter: Box::new(filter) })
     }

@@ -24,7 +24,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple,
 
 pub(crate) use single::contains;
 
-use crate::errors;
+use crate::errors::{self, ErrorClass};
 
 /// Where IDs are looked up: a filter, or a handle of a server.
 pub(crate) trait Lookup: Sync {
@@ -107,7 +107,7 @@ pub(crate) fn contains_batch<'py>(
     if is_one || ids.is_instance_of::<PyByteArray>() || ids.is_instance_of::<PyMemoryView>() {
         let message = "a batch is a list or a column of IDs, and this is one ID: write `id in filter` (of a bytearray or \
                        a memoryview, `bytes(id) in filter`)";
-        return Err(errors::raise(py, "IdTypeError", message));
+        return Err(errors::new(py, ErrorClass::IdType, message));
     }
     if numpy::is_array(ids)? {
         return numpy::contains(lookup, ids);
@@ -129,7 +129,7 @@ pub(crate) fn contains_batch<'py>(
         let message = format!(
             "a batch of IDs cannot be a {name}: pass a list, or a column of numpy, pyarrow, polars or pandas"
         );
-        errors::raise(py, "IdTypeError", &message)
+        errors::new(py, ErrorClass::IdType, &message)
     })?;
     let all = PyList::new(py, all.collect::<PyResult<Vec<_>>>()?)?;
     Ok(PyList::new(py, list::contains(lookup, all.as_any())?)?.into_any())
@@ -157,13 +157,13 @@ fn missing(py: Python<'_>, place: usize) -> PyErr {
         "the ID at position {place} is missing (None, NaN, NA or masked): drop such rows first, or pass an \
          Arrow column, whose nulls stay null"
     );
-    errors::raise(py, "MissingIdError", &message)
+    errors::new(py, ErrorClass::MissingId, &message)
 }
 
 /// A column of this type has no IDs.
 fn no_ids(py: Python<'_>, what: &str, remedy: &str) -> PyErr {
     let message = format!("a column of type {what} has no IDs: {remedy}");
-    errors::raise(py, "IdTypeError", &message)
+    errors::new(py, ErrorClass::IdType, &message)
 }
 
 /// What a column of IDs may be.

@@ -17,7 +17,7 @@ use pyo3::types::{PyMapping, PyString};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-use crate::errors;
+use crate::errors::{self, ErrorClass};
 use crate::ids::{self, Lookup};
 use crate::wait::wait;
 
@@ -122,7 +122,7 @@ impl Server {
         cache_dir: Option<PathBuf>,
     ) -> PyResult<Server> {
         let store = store.to_str().ok_or_else(|| {
-            errors::raise(py, "UsageError", "the path of the store has bytes that are no UTF-8")
+            errors::new(py, ErrorClass::Usage, "the path of the store has bytes that are no UTF-8")
         })?;
         let mut config = Config::new(store, filter_configs(filters)?);
         let times = [
@@ -153,11 +153,11 @@ impl Server {
         this.check_process(py)?;
         if wait && answer_until_loaded {
             let message = "answer_until_loaded needs wait=False: without it, start() returns when all is loaded";
-            return Err(errors::raise(py, "UsageError", message));
+            return Err(errors::new(py, ErrorClass::Usage, message));
         }
         let closed = Arc::new(Notify::new());
         let Some(begun) = Begun::new(this, &closed) else {
-            return Err(errors::raise(py, "ServerError", "this server is started already"));
+            return Err(errors::new(py, ErrorClass::Server, "this server is started already"));
         };
         let running = this.run(py, &closed, wait, answer_until_loaded)?;
         if let Some(running) = running {
@@ -166,7 +166,7 @@ impl Server {
                 Some(closed) => closed.end(),
             }
         }
-        Err(errors::raise(py, "ServerError", "this server was closed while it was started"))
+        Err(errors::new(py, ErrorClass::Server, "this server was closed while it was started"))
     }
 
     /// The handle of one filter.
@@ -292,7 +292,7 @@ impl Server {
         bloomsday.ok_or_else(|| {
             let message =
                 "this server is not started: call start(), or use it in a `with` statement";
-            errors::raise(py, "ServerError", message)
+            errors::new(py, ErrorClass::Server, message)
         })
     }
 
@@ -312,7 +312,7 @@ fn of_process(py: Python<'_>, process: u32) -> PyErr {
     let message = format!(
         "process {process} started this server, and its threads are there: start a new one in this process"
     );
-    errors::raise(py, "ServerError", &message)
+    errors::new(py, ErrorClass::Server, &message)
 }
 
 /// A start that has begun. However it ends, the server can be started again.
@@ -454,7 +454,7 @@ fn filter_config(name: &str, settings: &Bound<'_, PyMapping>) -> PyResult<Filter
                 let form = value.extract::<String>().map_err(of_key)?.parse();
                 let wrong = |why: String| format!("filters.{name}.id cannot be {value}: {why}");
                 config.id_form =
-                    form.map_err(|why| errors::raise(py, "UsageError", &wrong(why)))?;
+                    form.map_err(|why| errors::new(py, ErrorClass::Usage, &wrong(why)))?;
             }
             "guard" => {
                 let word = value.extract::<String>().map_err(of_key)?;
@@ -468,7 +468,7 @@ fn filter_config(name: &str, settings: &Bound<'_, PyMapping>) -> PyResult<Filter
                 let message = format!(
                     "filters.{name} has no setting {key}: there are id, max_age_days, guard and guard_max_hold"
                 );
-                return Err(errors::raise(py, "UsageError", &message));
+                return Err(errors::new(py, ErrorClass::Usage, &message));
             }
         }
     }
@@ -482,7 +482,7 @@ fn guard(py: Python<'_>, name: &str, word: &str) -> PyResult<Guard> {
         "hold" => Guard::Hold,
         other => {
             let message = format!("filters.{name}.guard is off, warn or hold, not {other:?}");
-            return Err(errors::raise(py, "UsageError", &message));
+            return Err(errors::new(py, ErrorClass::Usage, &message));
         }
     })
 }
@@ -490,16 +490,18 @@ fn guard(py: Python<'_>, name: &str, word: &str) -> PyResult<Guard> {
 fn seconds_of(py: Python<'_>, name: &str, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         let message = format!("{name} is a number of seconds, not {seconds}");
-        errors::raise(py, "UsageError", &message)
+        errors::new(py, ErrorClass::Usage, &message)
     })
 }
 
 fn server_error(py: Python<'_>, error: &Error) -> PyErr {
     match error {
-        Error::NotReady { .. } => errors::raise_transient(py, "NotReadyError", &error.to_string()),
-        Error::Busy => errors::raise_transient(py, "ServerError", &error.to_string()),
+        Error::NotReady { .. } => {
+            errors::new_transient(py, ErrorClass::NotReady, &error.to_string())
+        }
+        Error::Busy => errors::new_transient(py, ErrorClass::Server, &error.to_string()),
         Error::Stopped | Error::System { .. } => {
-            errors::raise(py, "ServerError", &error.to_string())
+            errors::new(py, ErrorClass::Server, &error.to_string())
         }
         _ => errors::of_kind(py, error.kind(), error, error.remedy()),
     }

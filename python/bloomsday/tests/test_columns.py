@@ -117,7 +117,7 @@ def test_any_producer_of_arrow_gets_a_column_of_arrow(seen, column):
     assert pl.Series(found).to_list() == column[1]
 
 
-def test_polars(seen, column):
+def test_a_polars_series_is_answered_as_its_values_are(seen, column):
     ids, answers = column
     frame = pl.DataFrame({"id": ids})
     mask = seen.contains_batch(frame["id"])
@@ -134,7 +134,7 @@ def test_polars(seen, column):
 
 
 @pytest.mark.parametrize("dtype", ["str", object, "category", "string[python]", "string[pyarrow]"])
-def test_pandas(seen, column, dtype):
+def test_a_pandas_series_is_answered_as_its_values_are(seen, column, dtype):
     ids, answers = column
     frame = pd.DataFrame({"id": pd.Series(ids, dtype=dtype)})
     mask = seen.contains_batch(frame["id"])
@@ -154,7 +154,7 @@ def test_a_class_made_of_a_column_is_such_a_column(seen, column):
         assert isinstance(mask, made) and list(mask) == answers
 
 
-def test_duckdb(seen, column):
+def test_a_duckdb_column_is_answered_as_its_values_are(seen, column):
     ids, answers = column
     connection = duckdb.connect()
     connection.register("seen_ids", pa.table({"id": ids, "n": range(len(ids))}))
@@ -164,7 +164,7 @@ def test_duckdb(seen, column):
     assert seen.contains_batch(rows) == answers
 
 
-def test_numpy(seen, column):
+def test_a_numpy_array_is_answered_as_its_values_are(seen, column):
     ids, answers = column
     for array in [
         np.array(ids),
@@ -192,7 +192,7 @@ def test_numpy(seen, column):
     assert seen.contains_batch(np.array(["", ""])).tolist() == [False, False]
 
 
-def test_iterables(seen, column):
+def test_any_iterable_is_answered_as_its_values_are(seen, column):
     ids, answers = column
     assert seen.contains_batch(tuple(ids)) == answers
     assert seen.contains_batch(id for id in ids) == answers

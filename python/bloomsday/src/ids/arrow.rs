@@ -15,7 +15,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use super::capsule::{self, Column};
 use super::{COLUMN_TYPES, Lookup, library, look_up, look_up_written, no_ids};
-use crate::errors;
+use crate::errors::{self, ErrorClass};
 
 /// Answers as a column of Arrow, for any library that reads `__arrow_c_array__`.
 #[pyclass(frozen, module = "bloomsday", name = "Answers")]
@@ -110,7 +110,7 @@ pub(super) fn answer(lookup: &impl Lookup, ids: &Bound<'_, PyAny>) -> PyResult<A
         Err(no_ids(py, &field.data_type().to_string(), remedy))
     };
     let Column { field, pieces } = capsule::import(ids, check)?.map_err(|error| {
-        errors::raise(py, "IdTypeError", &format!("the Arrow column cannot be read: {error}"))
+        errors::new(py, ErrorClass::IdType, &format!("the Arrow column cannot be read: {error}"))
     })?;
     let is_uuid = is_uuid(&field);
     let answers = py.detach(|| {

@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView, PyString, PyType};
 
 use super::Lookup;
-use crate::errors;
+use crate::errors::{self, ErrorClass};
 
 /// Looks up one ID. Cost: no allocation for `str` and `bytes`.
 #[inline]
@@ -98,5 +98,5 @@ fn no_id(id: &Bound<'_, PyAny>, place: Option<usize>) -> PyResult<PyErr> {
             ": an ID is looked up by the bytes that the build read, and many by contains_batch",
         );
     }
-    Ok(errors::raise(id.py(), "IdTypeError", &message))
+    Ok(errors::new(id.py(), ErrorClass::IdType, &message))
 }

@@ -12,7 +12,7 @@ use bloomsday_common::hash::Xxh3;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::errors;
+use crate::errors::{self, ErrorClass};
 use crate::ids::capsule::{self, Column};
 
 /// A batch that is returned has about this many bytes.
@@ -163,7 +163,7 @@ impl Rows {
 
 /// What an engine gave us cannot be what the step before returned.
 pub(crate) fn unreadable(py: Python<'_>, why: &str) -> PyErr {
-    errors::raise(py, "BuildError", &format!("the batches of this build cannot be read: {why}"))
+    errors::new(py, ErrorClass::Build, &format!("the batches of this build cannot be read: {why}"))
 }
 
 /// A column that is being made.

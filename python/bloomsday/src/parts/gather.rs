@@ -14,7 +14,7 @@ use tokio::runtime::Builder;
 
 use super::batch::{Batch, Rows, Table, packed, unreadable};
 use crate::build::builder_error;
-use crate::errors;
+use crate::errors::{self, ErrorClass};
 use crate::ids::arrow::{is_uuid, other_extension};
 
 /// What the scan of one file may take in an executor.
@@ -68,7 +68,7 @@ impl PartsGather {
                 "column `{}` cannot be used as an ID: {why}; an ID is a string, binary, an integer or a UUID",
                 field.name()
             );
-            errors::raise(py, "IdTypeError", &message)
+            errors::new(py, ErrorClass::IdType, &message)
         })
     }
 

@@ -245,7 +245,7 @@ public final class BloomsdayFilter {
 
     private static void checkRoom(int ids, int answers) {
         if (ids < 0) {
-            throw new IllegalArgumentException("no IDs need one offset, not none");
+            throw new IllegalArgumentException("offsets is empty: it has one element more than there are IDs");
         }
         if (answers < ids) {
             throw new IllegalArgumentException(
