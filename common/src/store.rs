@@ -25,12 +25,12 @@ mod objects;
 mod open;
 mod pointers;
 mod prune;
-mod record;
 mod records;
 #[cfg(feature = "redis")]
 mod redis;
 mod retained;
 mod segments;
+mod versioned;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -54,11 +54,11 @@ pub use local::real_path;
 use objects::{ObjectRecords, Objects};
 pub use open::{Location, open_objects};
 pub use prune::{Pruned, PrunedSegments};
-pub use record::{Precondition, Versioned};
 use records::RecordStore;
 #[cfg(feature = "redis")]
 pub use redis::DEFAULT_TEMPLATE;
 pub use segments::{HeadNow, MAX_HEADS, MAX_SEGMENT_BYTES, PutSegment};
+pub use versioned::{SeenVersion, Versioned};
 
 /// The place where blobs and pointers live. Cheap to clone.
 ///

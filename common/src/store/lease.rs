@@ -1,7 +1,7 @@
 //! The lease of a live filter in a [`Store`].
 
 use super::local::check_folder_exists;
-use super::record::{Precondition, Versioned};
+use super::versioned::{SeenVersion, Versioned};
 use super::{Store, records};
 use crate::error::Error;
 use crate::key::{self, FilterName};
@@ -16,7 +16,7 @@ impl Store {
         records::read(&*self.record_store, &key::lease(filter), Lease::parse).await
     }
 
-    /// Writes a lease if `read` still is what is there.
+    /// Writes a lease if `seen` still is what is there.
     ///
     /// # Errors
     /// [`Error::Changed`] when another server wrote it meanwhile; the store's; [`Error::NoStore`]
@@ -25,10 +25,10 @@ impl Store {
         &self,
         filter: &FilterName,
         lease: &Lease,
-        read: &Precondition,
+        seen: &SeenVersion,
     ) -> Result<(), Error> {
         check_folder_exists(self.folder.as_deref()).await?;
         let bytes = lease.to_bytes().into();
-        records::put_if(&*self.record_store, &key::lease(filter), bytes, read).await
+        records::put_if(&*self.record_store, &key::lease(filter), bytes, seen).await
     }
 }

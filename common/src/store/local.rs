@@ -14,8 +14,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::objects::ObjectRecords;
-use super::record::Precondition;
 use super::records::RecordStore;
+use super::versioned::SeenVersion;
 use crate::atomic_file::{self, WriteStep};
 use crate::crash_point::crash_point;
 use crate::day::Day;
@@ -47,7 +47,7 @@ impl LocalRecords {
 }
 
 impl RecordStore for LocalRecords {
-    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Precondition, Error>> {
+    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<SeenVersion, Error>> {
         let read = async {
             check_inside_store(&self.folder, key)?;
             self.objects.read(key).await
@@ -59,9 +59,9 @@ impl RecordStore for LocalRecords {
         &'a self,
         key: &'a str,
         new: Bytes,
-        read: &'a Precondition,
+        seen: &'a SeenVersion,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        put_if(self.folder.clone(), key.to_owned(), new, read.bytes().cloned()).boxed()
+        put_if(self.folder.clone(), key.to_owned(), new, seen.bytes().cloned()).boxed()
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {

@@ -16,7 +16,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Precondition;
+use super::versioned::SeenVersion;
 use super::{Store, records};
 use crate::error::Error;
 use crate::key::{self, FilterName};
@@ -104,7 +104,7 @@ impl Store {
         let (key, here) = (key::marker(filter), self.here());
         let mut bytes = serde_json::to_vec_pretty(&here).expect("a marker holds only strings");
         bytes.push(b'\n');
-        let put = self.objects.put_if(&key, bytes.into(), &Precondition::absent()).await;
+        let put = self.objects.put_if(&key, bytes.into(), &SeenVersion::absent()).await;
         let Err(error) = put else { return Ok(None) };
         // Another program may have written it first, or this one, whose response was lost.
         match (self.marker(filter).await?, error) {

@@ -15,8 +15,8 @@ use object_store::{
     MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
 };
 
-use super::record::{Precondition, Snapshot};
 use super::records::RecordStore;
+use super::versioned::{SeenVersion, Snapshot};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, FilterName};
@@ -114,11 +114,11 @@ impl Objects {
     }
 
     /// Reads what is at `key`, at most one byte more than a record may have.
-    pub(super) async fn read_record(&self, key: &str) -> Result<Precondition, Error> {
+    pub(super) async fn read_record(&self, key: &str) -> Result<SeenVersion, Error> {
         let failed = |e| self.error("read", key, e);
         let got = match self.backend.get(&self.path(key)).await.map_err(failed) {
             Ok(got) => got,
-            Err(Error::NotFound { .. }) => return Ok(Precondition::absent()),
+            Err(Error::NotFound { .. }) => return Ok(SeenVersion::absent()),
             Err(other) => return Err(other),
         };
         let tag =
@@ -141,7 +141,7 @@ impl Objects {
             let source = format!("{got} of {stated} bytes arrived").into();
             return Err(failed(object_store::Error::Generic { store: "record", source }));
         }
-        Ok(Precondition::of(Snapshot { bytes: bytes.into(), tag }))
+        Ok(SeenVersion::of(Snapshot { bytes: bytes.into(), tag }))
     }
 
     /// Writes an object, over whatever is there.
@@ -154,14 +154,14 @@ impl Objects {
         self.put_mode(key, bytes, PutMode::Create).await
     }
 
-    /// Writes an object if `read` still is what is there.
+    /// Writes an object if `seen` still is what is there.
     pub(super) async fn put_if(
         &self,
         key: &str,
         bytes: Bytes,
-        read: &Precondition,
+        seen: &SeenVersion,
     ) -> Result<(), Error> {
-        let mode = match read.snapshot() {
+        let mode = match seen.snapshot() {
             None => PutMode::Create,
             Some(snapshot) => PutMode::Update(snapshot.tag.clone()),
         };
@@ -269,7 +269,7 @@ pub(super) fn uploaded(object: &ObjectMeta) -> Timestamp {
 pub(super) struct ObjectRecords(pub(super) Objects);
 
 impl RecordStore for ObjectRecords {
-    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Precondition, Error>> {
+    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<SeenVersion, Error>> {
         self.0.read_record(key).boxed()
     }
 
@@ -277,9 +277,9 @@ impl RecordStore for ObjectRecords {
         &'a self,
         key: &'a str,
         new: Bytes,
-        read: &'a Precondition,
+        seen: &'a SeenVersion,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        self.0.put_if(key, new, read).boxed()
+        self.0.put_if(key, new, seen).boxed()
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {

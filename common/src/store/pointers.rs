@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::record::{Precondition, Versioned};
+use super::versioned::{SeenVersion, Versioned};
 use super::{Following, Store, records};
 use crate::day::Day;
 use crate::error::Error;
@@ -58,12 +58,12 @@ impl Store {
         filter: &FilterName,
         day: Day,
         pointer: &Pointer,
-        read: &Precondition,
+        seen: &SeenVersion,
     ) -> Result<(), Error> {
         let key = key::pointer(filter, day);
         let bytes = records::checked(&key, pointer.to_bytes())?;
         self.check_pointers(filter).await?;
-        records::put_if(&*self.pointer_store, &key, bytes, read).await
+        records::put_if(&*self.pointer_store, &key, bytes, seen).await
     }
 
     /// Writes the pin if it still is what was read.
@@ -75,11 +75,11 @@ impl Store {
         &self,
         filter: &FilterName,
         pin: &Pin,
-        read: &Precondition,
+        seen: &SeenVersion,
     ) -> Result<(), Error> {
         let key = key::pin(filter);
         let bytes = records::checked(&key, pin.to_bytes())?;
-        records::put_if(&*self.record_store, &key, bytes, read).await
+        records::put_if(&*self.record_store, &key, bytes, seen).await
     }
 
     /// The state of a day's pointer, for reports: what is in its place in a local store and is no
@@ -106,7 +106,7 @@ impl Store {
         match self.pointer_unchecked(filter, day).await {
             Err(error @ Error::StoreUrl { .. }) => {
                 let state = RecordState::Unreadable(error.to_string());
-                Ok(Versioned { state, version: Precondition::absent() })
+                Ok(Versioned { state, version: SeenVersion::absent() })
             }
             read => read,
         }
@@ -123,7 +123,7 @@ impl Store {
         filter: &FilterName,
         day: Day,
         written: &Pointer,
-        before: &Precondition,
+        before: &SeenVersion,
     ) -> Result<(), Error> {
         let now = self.pointer(filter, day).await?;
         if now.state.found() != Some(written) {
@@ -142,7 +142,7 @@ impl Store {
         &self,
         filter: &FilterName,
         written: &Pin,
-        before: &Precondition,
+        before: &SeenVersion,
     ) -> Result<(), Error> {
         let now = self.pin(filter).await?;
         if now.state.found() != Some(written) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::objects::uploaded;
-use super::record::Precondition;
+use super::versioned::SeenVersion;
 use super::{Store, local};
 use crate::day::Day;
 use crate::error::Error;
@@ -431,7 +431,7 @@ struct ReferenceSnapshot {
     pin: RecordState<Pin>,
     pointers: Vec<(Day, RecordState<Pointer>)>,
     /// The pin's, and that of each day's pointer.
-    versions: Vec<(Option<Day>, Precondition)>,
+    versions: Vec<(Option<Day>, SeenVersion)>,
 }
 
 impl Pruned {

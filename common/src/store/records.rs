@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use super::record::{Precondition, Versioned};
+use super::versioned::{SeenVersion, Versioned};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::FilterName;
@@ -21,15 +21,15 @@ const WRITE_TRIES: u32 = 3;
 /// A place where small records live, by their key in the store.
 pub(super) trait RecordStore: Send + Sync {
     /// Reads what is at `key`, at most one byte more than a record may have.
-    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Precondition, Error>>;
+    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<SeenVersion, Error>>;
 
-    /// Tries once to write `new` at `key` if `read` still is what is there. An error does not say
+    /// Tries once to write `new` at `key` if `seen` still is what is there. An error does not say
     /// whether it was written: see [`put_if`].
     fn try_put_if<'a>(
         &'a self,
         key: &'a str,
         new: Bytes,
-        read: &'a Precondition,
+        seen: &'a SeenVersion,
     ) -> BoxFuture<'a, Result<(), Error>>;
 
     /// Deletes the record. One that is not there is not an error.
@@ -49,7 +49,7 @@ pub(super) async fn read<T>(
     key: &str,
     parse: impl Fn(&[u8]) -> Result<T, String>,
 ) -> Result<Versioned<T>, Error> {
-    let parsed = |version: Precondition| {
+    let parsed = |version: SeenVersion| {
         let state = match version.bytes() {
             None => RecordState::Absent,
             Some(bytes) => match parse(bytes) {
@@ -84,8 +84,8 @@ pub(super) fn checked(key: &str, record: Vec<u8>) -> Result<Bytes, Error> {
 pub(super) async fn restore(
     records: &dyn RecordStore,
     key: &str,
-    now: &Precondition,
-    before: &Precondition,
+    now: &SeenVersion,
+    before: &SeenVersion,
 ) -> Result<(), Error> {
     match before.bytes() {
         Some(bytes) => put_if(records, key, bytes.clone(), now).await,
@@ -93,7 +93,7 @@ pub(super) async fn restore(
     }
 }
 
-/// Writes `new` at `key` if `read` still is what is there.
+/// Writes `new` at `key` if `seen` still is what is there.
 ///
 /// After an error the record is read again: only that shows whether it was written. It is tried
 /// again when nothing was written, at most [`WRITE_TRIES`] times.
@@ -101,16 +101,16 @@ pub(super) async fn put_if(
     records: &dyn RecordStore,
     key: &str,
     new: Bytes,
-    read: &Precondition,
+    seen: &SeenVersion,
 ) -> Result<(), Error> {
     let mut last = None;
     for _ in 0..WRITE_TRIES {
-        match records.try_put_if(key, new.clone(), read).await {
+        match records.try_put_if(key, new.clone(), seen).await {
             Ok(()) => return Ok(()),
             Err(error @ (Error::ReadOnly { .. } | Error::Locked { .. })) => return Err(error),
             Err(error) => {
                 let now = records.read(key).await?;
-                match protocol::after_ambiguous_write(read.bytes(), &new, now.bytes()) {
+                match protocol::after_ambiguous_write(seen.bytes(), &new, now.bytes()) {
                     AmbiguousWrite::Written => return Ok(()),
                     AmbiguousWrite::NotWritten => {}
                     AmbiguousWrite::Changed => {

@@ -18,8 +18,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError, Script};
 use url::Url;
 
-use super::record::{Precondition, Snapshot};
 use super::records::RecordStore;
+use super::versioned::{SeenVersion, Snapshot};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, FilterName};
@@ -220,12 +220,12 @@ impl RedisRecords {
 }
 
 impl RecordStore for RedisRecords {
-    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Precondition, Error>> {
+    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<SeenVersion, Error>> {
         let read = async {
             let got = self.get(&self.redis_key(key)?).await?;
             let tag = object_store::UpdateVersion { e_tag: None, version: None };
-            let found = |bytes| Precondition::of(Snapshot { bytes, tag });
-            Ok(got.map_or_else(Precondition::absent, found))
+            let found = |bytes| SeenVersion::of(Snapshot { bytes, tag });
+            Ok(got.map_or_else(SeenVersion::absent, found))
         };
         read.boxed()
     }
@@ -234,11 +234,11 @@ impl RecordStore for RedisRecords {
         &'a self,
         key: &'a str,
         new: Bytes,
-        read: &'a Precondition,
+        seen: &'a SeenVersion,
     ) -> BoxFuture<'a, Result<(), Error>> {
         let put = async move {
             let key = self.redis_key(key)?;
-            let expected = read.bytes().map(|bytes| bytes.as_ref());
+            let expected = seen.bytes().map(|bytes| bytes.as_ref());
             if self.compare_and_set(&key, &new, expected).await? {
                 return Ok(());
             }

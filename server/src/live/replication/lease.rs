@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::lease::{Candidate, Claim, Lease, claim};
-use bloomsday_common::store::{Precondition, Store};
+use bloomsday_common::store::{SeenVersion, Store};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
@@ -33,7 +33,7 @@ pub(in crate::live) struct LeaseRenewer {
     set: Option<Arc<LiveSet>>,
     own_epoch: Option<u64>,
     /// What was read last, and since when it has been the same.
-    seen: Option<(Precondition, Instant)>,
+    seen: Option<(SeenVersion, Instant)>,
 }
 
 /// Who holds a lease: a server's name, for people, and the number of its log.

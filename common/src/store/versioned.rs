@@ -11,12 +11,12 @@ pub struct Versioned<T> {
     /// What was there.
     pub state: RecordState<T>,
     /// Exactly what was read.
-    pub version: Precondition,
+    pub version: SeenVersion,
 }
 
 /// Exactly what a read of a record found. Two are equal when nothing changed in between.
 #[derive(Clone, Debug)]
-pub struct Precondition(Option<Snapshot>);
+pub struct SeenVersion(Option<Snapshot>);
 
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
@@ -24,13 +24,13 @@ pub(super) struct Snapshot {
     pub(super) tag: UpdateVersion,
 }
 
-impl Precondition {
-    pub(super) fn absent() -> Precondition {
-        Precondition(None)
+impl SeenVersion {
+    pub(super) fn absent() -> SeenVersion {
+        SeenVersion(None)
     }
 
-    pub(super) fn of(snapshot: Snapshot) -> Precondition {
-        Precondition(Some(snapshot))
+    pub(super) fn of(snapshot: Snapshot) -> SeenVersion {
+        SeenVersion(Some(snapshot))
     }
 
     pub(super) fn snapshot(&self) -> Option<&Snapshot> {
@@ -43,9 +43,9 @@ impl Precondition {
     }
 }
 
-impl PartialEq for Precondition {
+impl PartialEq for SeenVersion {
     /// By content: a backend may give a new tag to the same bytes, which changes nothing.
-    fn eq(&self, other: &Precondition) -> bool {
+    fn eq(&self, other: &SeenVersion) -> bool {
         self.bytes() == other.bytes()
     }
 }
