@@ -52,16 +52,16 @@ impl Digest {
         let after_head =
             DigestTree::SUBTREE_BYTES.checked_sub(head.len()).expect("a head is far smaller");
         let (first, rest) = body.split_at(after_head.min(body.len()));
-        let mut parts = DigestTree::new(len);
+        let mut tree = DigestTree::new(len);
         if len > 0 {
-            parts.set(0, DigestTree::value(len, 0, &[head, first].concat()));
+            tree.set(0, DigestTree::chaining_value(len, 0, &[head, first].concat()));
         }
-        let parts_of_rest = rest.chunks(DigestTree::SUBTREE_BYTES).enumerate();
-        let value = |i: usize, part: &[u8]| {
+        let subtrees_of_rest = rest.chunks(DigestTree::SUBTREE_BYTES).enumerate();
+        let value = |i: usize, subtree: &[u8]| {
             let offset = (i + 1) * DigestTree::SUBTREE_BYTES;
-            Ok::<_, Infallible>(Some((offset, DigestTree::value(len, offset, part))))
+            Ok::<_, Infallible>(Some((offset, DigestTree::chaining_value(len, offset, subtree))))
         };
-        let Ok(digest) = parts.complete(parts_of_rest, value);
+        let Ok(digest) = tree.complete(subtrees_of_rest, value);
         digest
     }
 
@@ -71,12 +71,12 @@ impl Digest {
     }
 }
 
-/// What a part contributes to the digest of the whole, in BLAKE3's term; not the digest of the
-/// part.
+/// What a subtree contributes to the digest of the whole, in BLAKE3's term; not the digest of the
+/// subtree.
 pub type ChainingValue = [u8; Digest::BYTES];
 
-/// The digest of bytes that are digested in parts, in any order and on any thread: BLAKE3 is a
-/// tree, and a part of 2^21 bytes at a multiple of that is a subtree.
+/// The digest of bytes that are digested subtree by subtree, in any order and on any thread: BLAKE3
+/// is a tree, and 2^21 bytes at a multiple of that are a subtree.
 pub(crate) struct DigestTree {
     len: usize,
     values: Vec<ChainingValue>,
@@ -96,9 +96,9 @@ impl DigestTree {
 
     /// The chaining value of the subtree that begins at `offset`, a multiple of
     /// [`DigestTree::SUBTREE_BYTES`], of `len` bytes in total.
-    pub(crate) fn value(len: usize, offset: usize, part: &[u8]) -> ChainingValue {
+    pub(crate) fn chaining_value(len: usize, offset: usize, subtree: &[u8]) -> ChainingValue {
         let mut hasher = SubtreeHasher::begin(len, offset);
-        hasher.update(part);
+        hasher.update(subtree);
         hasher.finish()
     }
 
@@ -107,39 +107,39 @@ impl DigestTree {
         self.values[offset / DigestTree::SUBTREE_BYTES] = value;
     }
 
-    /// Sets the values of all `pieces`, as [`DigestTree::set_all`] does, and returns the digest.
+    /// Sets the values of all `subtrees`, as [`DigestTree::set_all`] does, and returns the digest.
     ///
     /// # Errors
     /// As [`DigestTree::set_all`].
     pub(crate) fn complete<P, E: Send>(
         mut self,
-        pieces: impl ExactSizeIterator<Item = (usize, P)> + Send,
+        subtrees: impl ExactSizeIterator<Item = (usize, P)> + Send,
         value: impl Fn(usize, P) -> Result<Option<(usize, ChainingValue)>, E> + Sync,
     ) -> Result<Digest, E> {
-        self.set_all(pieces, value)?;
+        self.set_all(subtrees, value)?;
         Ok(self.finish())
     }
 
-    /// Sets the values of these `pieces`, which `value` returns with their offsets on up to four
-    /// threads. A piece past the end has no value.
+    /// Sets the values of these `subtrees`, which `value` returns with their offsets on up to four
+    /// threads. A subtree past the end has no value.
     ///
     /// # Errors
     /// The first that `value` returns on a thread; that thread ends with it.
     pub(crate) fn set_all<P, E: Send>(
         &mut self,
-        pieces: impl ExactSizeIterator<Item = (usize, P)> + Send,
+        subtrees: impl ExactSizeIterator<Item = (usize, P)> + Send,
         value: impl Fn(usize, P) -> Result<Option<(usize, ChainingValue)>, E> + Sync,
     ) -> Result<(), E> {
-        let parts = Mutex::new(self);
-        parallel(pieces, |(i, piece)| {
-            if let Some((offset, value)) = value(i, piece)? {
-                parts.lock().expect("setting a value does not panic").set(offset, value);
+        let tree = Mutex::new(self);
+        parallel(subtrees, |(i, subtree)| {
+            if let Some((offset, value)) = value(i, subtree)? {
+                tree.lock().expect("setting a value does not panic").set(offset, value);
             }
             Ok(())
         })
     }
 
-    /// The digest, when every part is set.
+    /// The digest, when every subtree is set.
     pub(crate) fn finish(&self) -> Digest {
         match self.values[..] {
             [] => Digest(*blake3::hash(&[]).as_bytes()),
@@ -153,28 +153,28 @@ impl DigestTree {
     }
 }
 
-/// Does something with each piece, on up to four threads.
+/// Does something with each item, on up to four threads.
 ///
 /// # Errors
 /// The first that `each` returns on a thread; that thread ends with it.
 pub(crate) fn parallel<P, E: Send>(
-    pieces: impl ExactSizeIterator<Item = P> + Send,
+    items: impl ExactSizeIterator<Item = P> + Send,
     each: impl Fn(P) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let threads = threads.min(pieces.len());
-    let pieces = Mutex::new(pieces);
-    let next = || pieces.lock().expect("taking the next does not panic").next();
+    let threads = threads.min(items.len());
+    let items = Mutex::new(items);
+    let next = || items.lock().expect("taking the next does not panic").next();
     let one_thread = || -> Result<(), E> {
-        while let Some(piece) = next() {
-            each(piece)?;
+        while let Some(item) = next() {
+            each(item)?;
         }
         Ok(())
     };
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(one_thread)).collect();
         let own = one_thread();
-        let joined = others.into_iter().map(|t| t.join().expect("a piece does not panic"));
+        let joined = others.into_iter().map(|t| t.join().expect("the work does not panic"));
         joined.chain([own]).collect::<Result<(), E>>()
     })
 }
@@ -279,17 +279,26 @@ mod tests {
     fn parts_have_the_digest_of_all_bytes() {
         let bytes: Vec<u8> =
             (0..11 * DigestTree::SUBTREE_BYTES + 5).map(|i| (i % 251) as u8).collect();
-        let part = DigestTree::SUBTREE_BYTES;
-        let ends =
-            [0, 1, part - 1, part, part + 1, 2 * part, 3 * part + 7, 8 * part, 11 * part + 5];
+        let subtree = DigestTree::SUBTREE_BYTES;
+        let ends = [
+            0,
+            1,
+            subtree - 1,
+            subtree,
+            subtree + 1,
+            2 * subtree,
+            3 * subtree + 7,
+            8 * subtree,
+            11 * subtree + 5,
+        ];
         for len in ends {
-            let mut parts = DigestTree::new(len);
+            let mut tree = DigestTree::new(len);
             // In any order.
-            for (i, bytes) in bytes[..len].chunks(part).enumerate().rev() {
-                parts.set(i * part, DigestTree::value(len, i * part, bytes));
+            for (i, bytes) in bytes[..len].chunks(subtree).enumerate().rev() {
+                tree.set(i * subtree, DigestTree::chaining_value(len, i * subtree, bytes));
             }
             let expected = Digest::new(*blake3::hash(&bytes[..len]).as_bytes());
-            assert_eq!(parts.finish(), expected, "{len} bytes");
+            assert_eq!(tree.finish(), expected, "{len} bytes");
             let (head, body) = bytes[..len].split_at(len.min(4_096));
             assert_eq!(Digest::of(head, body), expected, "a head and a body, {len} bytes");
         }

@@ -19,7 +19,7 @@ pub struct Assembler {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misplaced;
 
-/// A part of the blob.
+/// A part of the blob: one subtree of its digest.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     /// Its number.

@@ -9,8 +9,8 @@ use crate::filter::{self, Layout, Shape};
 use crate::id_form::IdForm;
 use crate::key::{BlobKey, FilterName};
 
-/// The digest of a blob is a tree, computed from the chaining values of parts of this many bytes;
-/// the last may have fewer.
+/// The digest of a blob is a tree, computed from the chaining values of subtrees of this many
+/// bytes; the last may have fewer.
 pub const SUBTREE_BYTES: usize = DigestTree::SUBTREE_BYTES;
 
 /// The sizes of a blob: its header, its body and its digest follow each other.
@@ -72,9 +72,9 @@ impl BlobSizes {
 /// the digest of `content` bytes in total.
 ///
 /// Cost: one pass of BLAKE3.
-pub fn subtree_chaining_value(content: u64, offset: u64, part: &[u8]) -> ChainingValue {
+pub fn subtree_chaining_value(content: u64, offset: u64, subtree: &[u8]) -> ChainingValue {
     let place = |n| usize::try_from(n).expect("a blob has fewer bytes than there are addresses");
-    DigestTree::value(place(content), place(offset), part)
+    DigestTree::chaining_value(place(content), place(offset), subtree)
 }
 
 /// A blob whose body is somewhere else: its key, and the bytes around the body.
@@ -95,16 +95,16 @@ pub struct StreamedBlob {
 pub fn seal(header: &Header, first: &[u8], values: &[ChainingValue]) -> StreamedBlob {
     let sizes = BlobSizes::of(&header.filter, header.day, header.shape);
     let header_bytes = encode_header(header);
-    let first_part = [&header_bytes, first].concat();
+    let first_subtree = [&header_bytes, first].concat();
     let content = usize::try_from(sizes.content()).expect("the header has been sized already");
-    assert_eq!(first_part.len(), content.min(SUBTREE_BYTES), "the first part");
-    assert_eq!(values.len() as u64, sizes.subtrees(), "a value for each part");
-    let mut parts = DigestTree::new(content);
+    assert_eq!(first_subtree.len(), content.min(SUBTREE_BYTES), "the first subtree");
+    assert_eq!(values.len() as u64, sizes.subtrees(), "a value for each subtree");
+    let mut tree = DigestTree::new(content);
     for (i, value) in values.iter().enumerate() {
-        parts.set(i * SUBTREE_BYTES, *value);
+        tree.set(i * SUBTREE_BYTES, *value);
     }
-    parts.set(0, DigestTree::value(content, 0, &first_part));
-    let key = BlobKey { filter: header.filter.clone(), day: header.day, digest: parts.finish() };
+    tree.set(0, DigestTree::chaining_value(content, 0, &first_subtree));
+    let key = BlobKey { filter: header.filter.clone(), day: header.day, digest: tree.finish() };
     StreamedBlob { key, header: header_bytes, body: sizes.body_bytes }
 }
 
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_blob_in_parts_has_the_key_and_the_bytes_of_a_blob_in_one_piece() {
-        // One part, and several with a short last one.
+        // One subtree, and several with a short last one.
         for n in [10u64, 2_000_000, 5_000_000] {
             let shape = Shape::for_ids(Layout::Blocked, n, 0.03).unwrap();
             let mut filter = FilterMut::new(shape).unwrap();
@@ -199,8 +199,8 @@ mod tests {
             let values: Vec<_> = content
                 .chunks(SUBTREE_BYTES)
                 .enumerate()
-                .map(|(i, part)| {
-                    subtree_chaining_value(sizes.content(), (i * SUBTREE_BYTES) as u64, part)
+                .map(|(i, subtree)| {
+                    subtree_chaining_value(sizes.content(), (i * SUBTREE_BYTES) as u64, subtree)
                 })
                 .collect();
             let first = &content[sizes.header_bytes as usize..content.len().min(SUBTREE_BYTES)];

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::section::Section;
 use super::{DeltaHead, sections};
 use crate::blob::RawBlob;
-use crate::blob::sums::{PIECE_BYTES, Sums};
+use crate::blob::sums::{PIECE_BYTES, SubtreeSums};
 use crate::digest::{Digest, DigestTree};
 use crate::filter::count_ones;
 use crate::memory::Buffer;
@@ -63,7 +63,7 @@ pub struct Applier<B> {
     memory: Buffer,
     /// How many of its bytes are before its digest.
     content: usize,
-    parts: DigestTree,
+    tree: DigestTree,
     ones: u64,
     has_head: bool,
     /// The next section.
@@ -106,7 +106,7 @@ impl<B: Base> Applier<B> {
             to,
             memory,
             content,
-            parts: DigestTree::new(content),
+            tree: DigestTree::new(content),
             ones: 0,
             has_head: false,
             next: 0,
@@ -151,11 +151,11 @@ impl<B: Base> Applier<B> {
         let mut found = Vec::new();
         let mut start = self.next * DigestTree::SUBTREE_BYTES;
         while start < self.content {
-            let part = DigestTree::SUBTREE_BYTES.min(self.content - start);
-            let Some((section, bytes)) = Section::parse(&pending[done..], part)? else { break };
+            let subtree = DigestTree::SUBTREE_BYTES.min(self.content - start);
+            let Some((section, bytes)) = Section::parse(&pending[done..], subtree)? else { break };
             found.push(section);
             done += bytes;
-            start += part;
+            start += subtree;
         }
         self.apply(self.next, &found)?;
         self.next += found.len();
@@ -164,7 +164,7 @@ impl<B: Base> Applier<B> {
     }
 
     fn apply(&mut self, first: usize, found: &[Section<'_>]) -> Result<(), String> {
-        let Applier { base, memory, content, parts, .. } = self;
+        let Applier { base, memory, content, tree, .. } = self;
         let (base, content) = (&*base, *content);
         let start = (first * DigestTree::SUBTREE_BYTES).min(content);
         let end = (start + found.len() * DigestTree::SUBTREE_BYTES).min(content);
@@ -172,8 +172,8 @@ impl<B: Base> Applier<B> {
         let places = (start..).step_by(DigestTree::SUBTREE_BYTES).zip(places).enumerate();
         let places: Vec<_> = places.map(|(i, place)| (first + i, place)).collect();
         let ones = AtomicU64::new(0);
-        parts.set_all(places.into_iter(), |_, (start, (part, section))| {
-            let mut sums = Sums::begin(content, start);
+        tree.set_all(places.into_iter(), |_, (start, (subtree, section))| {
+            let mut sums = SubtreeSums::begin(content, start);
             let copy = |offset, piece: &mut [u8]| {
                 let copied = base.copy(start + offset, piece);
                 copied.map_err(|error| {
@@ -181,9 +181,9 @@ impl<B: Base> Applier<B> {
                 })
             };
             let sum = |offset, piece: &[u8]| sums.take(start + offset, piece);
-            section.apply(part, PIECE_BYTES, copy, sum)?;
+            section.apply(subtree, PIECE_BYTES, copy, sum)?;
             ones.fetch_add(sums.ones(), Ordering::Relaxed);
-            Ok::<_, String>(Some((start, sums.value())))
+            Ok::<_, String>(Some((start, sums.chaining_value())))
         })?;
         self.ones += ones.into_inner();
         Ok(())
@@ -201,7 +201,7 @@ impl<B: Base> Applier<B> {
         if *self.pending != *self.file.finalize().as_bytes() {
             return Err("its own digest is wrong".into());
         }
-        let digest = self.parts.finish();
+        let digest = self.tree.finish();
         if digest != self.to {
             return Err(format!("it gives a blob with the digest {digest}"));
         }

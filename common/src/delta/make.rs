@@ -31,12 +31,12 @@ impl<'a> Content<'a> {
         self.head.len() + self.body.len()
     }
 
-    /// The bytes of the part that begins at `start`.
-    fn part(self, start: usize) -> Cow<'a, [u8]> {
+    /// The bytes of the subtree that begins at `start`.
+    fn subtree(self, start: usize) -> Cow<'a, [u8]> {
         let end = self.len().min(start + DigestTree::SUBTREE_BYTES);
         match start.checked_sub(self.head.len()) {
             Some(start) => Cow::Borrowed(&self.body[start..end - self.head.len()]),
-            // The head of a blob is far shorter than a part.
+            // The head of a blob is far shorter than a subtree.
             None => Cow::Owned([self.head, &self.body[..end - self.head.len()]].concat()),
         }
     }
@@ -83,7 +83,7 @@ pub fn make(base: Content<'_>, new: Content<'_>, max_bytes: u64) -> Result<Optio
         if is_too_large() {
             return Ok(());
         }
-        let (section, more) = section::encode(&base.part(start), &new.part(start));
+        let (section, more) = section::encode(&base.subtree(start), &new.subtree(start));
         encoded.fetch_add(section.len() as u64, Relaxed);
         found.lock().expect("setting a section does not panic")[i] = section;
         *flips.lock().expect("adding does not panic") += more;
@@ -104,21 +104,21 @@ pub fn make(base: Content<'_>, new: Content<'_>, max_bytes: u64) -> Result<Optio
     Ok(Some(Made { bytes, flips }))
 }
 
-/// Applies a finished file to `base`, a part at a time, and compares each with that of `new`.
+/// Applies a finished file to `base`, a subtree at a time, and compares each with that of `new`.
 fn check(file: &[u8], base: Content<'_>, new: Content<'_>) -> Result<(), String> {
     let mut rest = file.get(DeltaHead::BYTES..).unwrap_or_default();
     let mut found = Vec::new();
     for start in (0..new.len()).step_by(DigestTree::SUBTREE_BYTES) {
-        let part = DigestTree::SUBTREE_BYTES.min(new.len() - start);
-        let (section, bytes) = Section::parse(rest, part)?.ok_or("a section is not complete")?;
+        let subtree = DigestTree::SUBTREE_BYTES.min(new.len() - start);
+        let (section, bytes) = Section::parse(rest, subtree)?.ok_or("a section is not complete")?;
         found.push((start, section));
         rest = &rest[bytes..];
     }
     parallel(found.into_iter(), |(start, section)| {
-        let mut part = base.part(start).into_owned();
-        let length = part.len();
-        section.apply(&mut part, length.max(1), |_, _| Ok(()), |_, _| ())?;
-        if *part == *new.part(start) {
+        let mut subtree = base.subtree(start).into_owned();
+        let length = subtree.len();
+        section.apply(&mut subtree, length.max(1), |_, _| Ok(()), |_, _| ())?;
+        if *subtree == *new.subtree(start) {
             Ok(())
         } else {
             Err(format!("it does not give the bytes of the blob from {start} on"))

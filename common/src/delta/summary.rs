@@ -14,7 +14,7 @@ pub struct Summary {
     pub digests: [Digest; 2],
     /// The length of each of the two blobs.
     pub blob_bytes: u64,
-    /// How many parts of the blob have a section of their own.
+    /// How many subtrees of the blob have a section of their own.
     pub sections: u64,
     /// How many bits differ.
     pub flips: u64,
@@ -42,11 +42,12 @@ pub fn summary(bytes: &[u8], file: &str) -> Result<Summary, Error> {
     let (mut rest, digest) = rest.split_last_chunk::<{ Digest::BYTES }>().ok_or_else(cut)?;
     let (mut sections, mut flips, mut start) = (0, 0, 0);
     while start < head.content {
-        let part = (DigestTree::SUBTREE_BYTES as u64).min(head.content - start);
-        let parsed = Section::parse(rest, part as usize).map_err(|why| wrong(why.into()))?;
+        let subtree = (DigestTree::SUBTREE_BYTES as u64).min(head.content - start);
+        let parsed = Section::parse(rest, subtree as usize).map_err(|why| wrong(why.into()))?;
         let (section, length) = parsed.ok_or_else(cut)?;
         rest = &rest[length..];
-        (sections, flips, start) = (sections + 1, flips + u64::from(section.flips), start + part);
+        (sections, flips, start) =
+            (sections + 1, flips + u64::from(section.flips), start + subtree);
     }
     if !rest.is_empty() {
         return Err(wrong("it goes on after its end".into()));

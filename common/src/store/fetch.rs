@@ -16,7 +16,7 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_TRANSFERS, TRANSFER_BYTES};
 use super::{Store, local};
 use crate::blob::streamed::{self, Passed};
-use crate::blob::sums::{PIECE_BYTES, Sums};
+use crate::blob::sums::{PIECE_BYTES, SubtreeSums};
 use crate::blob::{self, Header, OpenedBlob, RawBlob};
 use crate::digest::{ChainingValue, Digest, DigestTree};
 use crate::error::Error;
@@ -24,8 +24,8 @@ use crate::filter::Filter;
 use crate::key::BlobKey;
 use crate::memory::Buffer;
 
-/// The digests of some parts, each with its offset.
-type PartValues = Vec<(usize, ChainingValue)>;
+/// The chaining values of some subtrees, each with its offset.
+type SubtreeValues = Vec<(usize, ChainingValue)>;
 
 impl Store {
     /// Fetches a blob, checks it, and views it as a filter. What may be a cache's fault is fetched
@@ -265,18 +265,19 @@ pub(super) fn check_size(key: &str, bytes: u64, limit: u64) -> Result<(), Error>
     Ok(())
 }
 
-/// The digests of the parts in a range of a download, each with its offset, and the range's ones.
-fn sum_range(range: &[u8], start: usize, content: usize) -> (PartValues, u64) {
+/// The chaining values of the subtrees in a range of a download, each with its offset, and the
+/// range's ones.
+fn sum_range(range: &[u8], start: usize, content: usize) -> (SubtreeValues, u64) {
     let (mut values, mut ones) = (Vec::new(), 0);
-    for (start, part) in
+    for (start, subtree) in
         (start..).step_by(DigestTree::SUBTREE_BYTES).zip(range.chunks(DigestTree::SUBTREE_BYTES))
     {
-        let mut sums = Sums::begin(content, start);
-        let pieces = (start..).step_by(PIECE_BYTES).zip(part.chunks(PIECE_BYTES));
+        let mut sums = SubtreeSums::begin(content, start);
+        let pieces = (start..).step_by(PIECE_BYTES).zip(subtree.chunks(PIECE_BYTES));
         pieces.for_each(|(offset, piece)| sums.take(offset, piece));
         ones += sums.ones();
         if start < content {
-            values.push((start, sums.value()));
+            values.push((start, sums.chaining_value()));
         }
     }
     (values, ones)
@@ -350,16 +351,16 @@ fn read_file(file: &File, memory: &mut [u8]) -> io::Result<(Digest, u64)> {
     }
     let content = memory.len().saturating_sub(Digest::BYTES);
     let ones = AtomicU64::new(0);
-    let parts = memory.chunks_mut(DigestTree::SUBTREE_BYTES).enumerate();
-    let digest = DigestTree::new(content).complete(parts, |i, part| -> io::Result<_> {
+    let subtrees = memory.chunks_mut(DigestTree::SUBTREE_BYTES).enumerate();
+    let digest = DigestTree::new(content).complete(subtrees, |i, subtree| -> io::Result<_> {
         let start = i * DigestTree::SUBTREE_BYTES;
-        let mut sums = Sums::begin(content, start);
-        for (offset, piece) in (start..).step_by(PIECE_BYTES).zip(part.chunks_mut(PIECE_BYTES)) {
+        let mut sums = SubtreeSums::begin(content, start);
+        for (offset, piece) in (start..).step_by(PIECE_BYTES).zip(subtree.chunks_mut(PIECE_BYTES)) {
             file.read_exact_at(piece, offset as u64)?;
             sums.take(offset, piece);
         }
         ones.fetch_add(sums.ones(), Ordering::Relaxed);
-        Ok((start < content).then(|| (start, sums.value())))
+        Ok((start < content).then(|| (start, sums.chaining_value())))
     })?;
     let after = file.metadata()?;
     if (after.len(), after.modified()?) != (before.len(), before.modified()?) {
