@@ -131,9 +131,13 @@ impl Health {
             Host::Ipv4(address) => TcpStream::connect((*address, port)).await?,
             Host::Ipv6(address) => TcpStream::connect((*address, port)).await?,
         };
+        // An admin address without a token answers to loopback names only.
+        let host = format!("{}:{port}", self.address.host);
         match tls {
-            Some((connector, name)) => exchange(connector.connect(name, stream).await?, path).await,
-            None => exchange(stream, path).await,
+            Some((connector, name)) => {
+                exchange(connector.connect(name, stream).await?, &host, path).await
+            }
+            None => exchange(stream, &host, path).await,
         }
     }
 
@@ -188,9 +192,10 @@ impl Health {
 /// Sends the request, and returns the start of the response.
 async fn exchange(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    host: &str,
     path: &str,
 ) -> io::Result<String> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: health\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;
     let mut response = Vec::new();

@@ -74,15 +74,15 @@ impl Pin {
         }
         let before = read.state.found().map(|pin| pin.blob.clone());
         let retention = settings.retention(filter);
-        let opened = verified_target(&store, filter, &self.to, None, retention).await?;
-        let blob = opened.key;
+        let verified = verified_target(&store, filter, &self.to, None, retention).await?;
+        let blob = verified.key;
         if !self.dry_run {
             self.write(&store, &blob, &read, retention, now).await?;
             let event = HistoryEvent {
                 blob: Some(blob.clone()),
                 previous: before.clone(),
                 reason: self.reason.clone(),
-                ids: Some(opened.header.ids),
+                ids: Some(verified.ids),
                 ..HistoryEvent::new(EventKind::Pin, Outcome::Published, now, &who())
             };
             record(&store, filter, &event).await;

@@ -1,7 +1,6 @@
 //! What an operator points at: finds and verifies the blob, and records what was done, for
 //! `repoint` and `pin`.
 
-use bloomsday_common::blob::OpenedBlob;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{BlobKey, FilterName};
@@ -18,6 +17,13 @@ use crate::output::say;
 pub(crate) const NEXT: &str = "servers follow at their next poll; at once: POST /admin/reload";
 pub(crate) const NEXT_DRY: &str = "nothing was written; servers would follow at their next poll";
 
+/// A blob that passed every check that a server makes. It is not in memory any more.
+pub(crate) struct VerifiedBlob {
+    pub(crate) key: BlobKey,
+    pub(crate) bytes: u64,
+    pub(crate) ids: u64,
+}
+
 /// Finds the blob that an operator means, and makes every check that a server makes. Refuses a blob
 /// that prune may be about to delete, and one that was rejected, unless its key names it or it is
 /// for the pointer of its own day, `pointer_day`.
@@ -27,14 +33,14 @@ pub(crate) async fn verified_target(
     to: &str,
     pointer_day: Option<Day>,
     retention: Retention,
-) -> Result<OpenedBlob, Error> {
+) -> Result<VerifiedBlob, Error> {
     let key = match to.parse::<Day>() {
         Err(_) => store.blob_key(to, filter)?,
         Ok(day) => own_blob_of_day(store, filter, day, pointer_day, retention).await?,
     };
     store.ensure_retained(&key, retention).await?;
     let (header, filter) = store.open_blob(&key).await?;
-    Ok(OpenedBlob { key, header, filter })
+    Ok(VerifiedBlob { key, bytes: filter.memory().len() as u64, ids: header.ids })
 }
 
 /// The blob that an operator means who names a day: its own one, if that was not rejected.

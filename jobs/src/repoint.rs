@@ -161,8 +161,8 @@ pub(crate) async fn repoint(
     let RepointRequest { filter, day, to, retention, reason, dry_run } = request;
     let read = store.pointer(filter, day).await?;
     let previous = read.state.found().map(|pointer| pointer.blob.clone());
-    let opened = verified_target(store, filter, to, Some(day), retention).await?;
-    let blob = opened.key;
+    let verified = verified_target(store, filter, to, Some(day), retention).await?;
+    let blob = verified.key;
     let unchanged = previous.as_ref() == Some(&blob);
     let done = Repointed {
         filter: filter.clone(),
@@ -187,8 +187,8 @@ pub(crate) async fn repoint(
         })?;
     } else {
         let pointer = Pointer {
-            bytes: Some(opened.filter.memory().len() as u64),
-            ids: Some(opened.header.ids),
+            bytes: Some(verified.bytes),
+            ids: Some(verified.ids),
             previous,
             published_at: Some(Timestamp::now()),
             published_by: Some(who()),

@@ -12,8 +12,10 @@ use bloomsday_common::store::Following;
 
 use crate::loader::Loader;
 
-/// The longest time for the reads of a poll: they are a few small records.
-const MAX_RESOLVE: Duration = Duration::from_secs(60);
+/// The longest time for the reads of a poll: more than the client of a store takes until it gives
+/// up and says why; and for each day's pointer, which are read one after the other.
+const MAX_RESOLVE: Duration = Duration::from_secs(120);
+const MAX_RESOLVE_PER_DAY: Duration = Duration::from_secs(1);
 
 /// Why pin and pointers name no blob.
 pub(super) enum ResolveError {
@@ -35,7 +37,8 @@ enum NewestDay {
     Unknown,
 }
 
-/// Reads the pin, and the pointers of these days, within [`MAX_RESOLVE`] or the loader's deadline.
+/// Reads the pin, and the pointers of these days, within [`MAX_RESOLVE`], or the loader's
+/// deadline if that is shorter.
 pub(super) async fn resolve(
     filter: &FilterName,
     loader: &Loader,
@@ -65,7 +68,8 @@ pub(super) async fn resolve(
         };
         Ok((found, newest))
     };
-    let resolved = tokio::time::timeout(loader.deadline.min(MAX_RESOLVE), resolving)
+    let most = MAX_RESOLVE + MAX_RESOLVE_PER_DAY * u32::try_from(days.len()).unwrap_or(u32::MAX);
+    let resolved = tokio::time::timeout(loader.deadline.min(most), resolving)
         .await
         .map_err(|_| ResolveError::Unreachable(format!("{} does not answer", store.name())))?;
     let (following, newest_of_all) = resolved.map_err(ResolveError::Unreachable)?;

@@ -141,8 +141,8 @@ async fn accept(
             shared.rejected.fetch_add(1, Ordering::Relaxed);
             if full.is_due() {
                 tracing::warn!(
-                    "{MAX_CONNECTIONS} clients are connected to {}: for each new one the oldest without the token \
-                     is closed, or the new one is refused; let clients share connections",
+                    "{MAX_CONNECTIONS} clients are connected to {}: a new one takes the place of the oldest that \
+                     has not logged in, or is refused; let clients share connections",
                     shared.address
                 );
             }
@@ -164,20 +164,21 @@ async fn accept(
         let (running, mut stopped) = (running.clone(), stopped.clone());
         let tls = tls.clone();
         tokio::spawn(async move {
-            // A client may close its connection at any time; that is no error.
-            let _ = match tls {
-                None => serve_connection(stream, session, &mut stopped).await,
-                Some(tls) => {
-                    let stream = tokio::select! {
-                        stream = tls::accept(&tls, stream, PLAIN, &mut stopped) => stream,
-                        () = known.killed.notified() => None,
-                    };
-                    match stream {
+            let serving = async {
+                match tls {
+                    None => serve_connection(stream, session, &mut stopped).await,
+                    Some(tls) => match tls::accept(&tls, stream, PLAIN, &mut stopped).await {
                         Some(stream) => serve_connection(stream, session, &mut stopped).await,
                         None => Ok(()),
-                    }
+                    },
                 }
             };
+            tokio::select! {
+                // A client may close its connection at any time; that is no error.
+                _ = serving => {}
+                // Also one that reads no replies, which would be waited for.
+                () = known.made_way.notified() => {}
+            }
             drop((connected, running));
         });
     }

@@ -45,13 +45,14 @@ impl RespState {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the oldest connection that has not logged in. Returns whether there was one.
+    /// Ends the oldest connection that has not logged in, whatever it does or waits for. Returns
+    /// whether there was one.
     pub(super) fn end_oldest_stranger(&self) -> bool {
         let mut clients = self.clients();
         let mut strangers = clients.iter().filter(|(_, client)| !client.has_logged_in());
         let Some(oldest) = strangers.next().map(|(id, _)| *id) else { return false };
         if let Some(client) = clients.remove(&oldest) {
-            client.killed.notify_one();
+            client.made_way.notify_one();
         }
         true
     }
@@ -69,8 +70,10 @@ pub(crate) struct ClientEntry {
     info: Mutex<ClientInfo>,
     /// Whether it has presented the token, or needs none.
     has_logged_in: AtomicBool,
-    /// Notified when another connection ends this one.
+    /// Notified when another connection ends this one, which finishes what it runs.
     pub(crate) killed: Notify,
+    /// Notified when this one is to end at once, for a new one.
+    pub(super) made_way: Notify,
 }
 
 /// What a connection tells of itself, for CLIENT LIST and INFO.
@@ -86,10 +89,10 @@ pub(crate) struct ClientInfo {
 
 impl ClientEntry {
     pub(super) fn new(id: u64, address: String, local: String) -> ClientEntry {
-        let (info, killed) = (Mutex::default(), Notify::new());
+        let (info, killed, made_way) = (Mutex::default(), Notify::new(), Notify::new());
         let (since, last_used) = (Instant::now(), AtomicU64::new(0));
         let has_logged_in = AtomicBool::new(false);
-        ClientEntry { id, address, local, since, last_used, info, has_logged_in, killed }
+        ClientEntry { id, address, local, since, last_used, info, has_logged_in, killed, made_way }
     }
 
     fn has_logged_in(&self) -> bool {

@@ -129,10 +129,12 @@ fn alerts_and_dashboard_use_only_metrics_that_exist() {
         let missing: Vec<&String> = used.difference(&there).collect();
         assert!(missing.is_empty(), "{file} uses {missing:?}, which nothing exports");
     }
-    // The container's own check, of the same server.
+    // The checks of containers, of the same server.
     let address = daemon.public.strip_prefix("http://").unwrap();
     bloomsday(&["health", address]).run().expect(0);
     bloomsday(&["health", "--ready", address]).run().expect(0);
+    let admin = daemon.admin.strip_prefix("http://").unwrap();
+    bloomsday(&["health", admin]).run().expect(0);
     bloomsday(&["health", "127.0.0.1:1"]).run().expect(1);
 }
 

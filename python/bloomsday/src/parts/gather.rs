@@ -89,7 +89,7 @@ impl PartsGather {
         py.detach(|| self.packages.extend(self.gather.packages()));
     }
 
-    /// The next batch, if there is a full one.
+    /// The next batch of what is complete, if there is any.
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
         py.detach(|| {
             if self.packages.is_empty()

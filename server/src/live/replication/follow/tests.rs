@@ -327,6 +327,7 @@ proptest! {
             runtime.block_on(log.change(&event));
             if let Event::TakeOver = event {
                 follower.epoch = Some(follower.epoch.map_or(1, |epoch| epoch + 1));
+                follower.epoch_since = Instant::now();
             }
             if let Event::Round | Event::TakeOver = event {
                 // One round finds a gap, and the next one fills it.
