@@ -9,7 +9,9 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::random::random;
 use bloomsday_common::store::Store;
 use futures::{FutureExt, future};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
+#[cfg(feature = "redis-streams")]
+use tokio::sync::watch;
 
 use super::access::WriteAccess;
 use super::follow::LogFollower;
