@@ -265,6 +265,9 @@ fn start_logging(global: &Global) {
         }),
         _ => EnvFilter::new(default),
     };
+    // It names addresses with their passwords.
+    let silent = "hyper_util::client::legacy::pool=off".parse().expect("a directive");
+    let filter = filter.add_directive(silent);
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

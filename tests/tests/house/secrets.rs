@@ -134,6 +134,12 @@ fn an_address_that_cannot_be_used_is_printed_without_its_password() {
     let run = bloomsday(&["query", "rt", "x", "--store", &bucket]).envs(&ear.env).run();
     assert!(run.code != 0 && !run.stderr.contains(SECRET), "{}", run.stderr);
     assert!(run.stderr.contains("no-such-bucket-here"), "{}", run.stderr);
+    // Nobody listens at this endpoint.
+    let mut env = ear.env.clone();
+    env.retain(|(name, _)| !name.starts_with("AWS_ENDPOINT"));
+    env.push(("AWS_ENDPOINT", format!("http://me:{SECRET}@127.0.0.1:1")));
+    let run = bloomsday(&["-vv", "status", "rt", "--store", "s3://bucket/x"]).envs(&env).run();
+    assert!(run.stderr.contains("TRACE") && !run.stderr.contains(SECRET), "{}", run.stderr);
 }
 
 #[test]
