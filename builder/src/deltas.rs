@@ -77,8 +77,8 @@ async fn one(
     let filter = match earlier.take() {
         Some((key, filter)) if key == *base => filter,
         other => {
-            let (bytes, _) = store.blob_info(base).await.map_err(|error| error.to_string())?;
-            if bytes != blob.len() {
+            let info = store.blob_info(base).await.map_err(|error| error.to_string())?;
+            if info.bytes != blob.len() {
                 *earlier = other;
                 tracing::info!("no delta from {base}: it has another shape");
                 return Ok(None);

@@ -374,7 +374,11 @@ async fn upload_if_old(
     retention: Retention,
 ) -> Result<(), Error> {
     match (store.blob_info(blob.key()).await, blob) {
-        (Ok((_, at)), _) if !protocol::is_near_deletion(at, Timestamp::now(), retention) => Ok(()),
+        (Ok(there), _)
+            if !protocol::is_near_deletion(there.uploaded, Timestamp::now(), retention) =>
+        {
+            Ok(())
+        }
         (Err(error), _) if error.kind() != Kind::NotFound => Err(error.into()),
         (_, Uploaded::InMemory(blob)) => {
             upload_again(store, blob, &|_| {}).await?;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::HistoryEvent;
-use bloomsday_common::store::HistoryRecords;
+use bloomsday_common::store::{HistoryRecords, UnreadableRecord};
 use clap::Args;
 
 use crate::config::Settings;
@@ -26,7 +26,7 @@ impl History {
         let store = settings.open_store()?;
         store.check_pointers(&self.filter).await?;
         let HistoryRecords { events, unreadable } = store.history_records(&self.filter).await?;
-        for (key, why) in &unreadable {
+        for UnreadableRecord { key, why } in &unreadable {
             say("warning", &format!("{key} cannot be read and is left out: {why}"));
         }
         if events.is_empty() && unreadable.is_empty() {

@@ -285,7 +285,8 @@ impl Loader {
         spare_buffer: &mut Option<Buffer>,
         past_caches: bool,
     ) -> Result<Generation, AttemptError> {
-        let (bytes, _) = self.store.blob_info(&followed.blob).await.map_err(AttemptError::Fetch)?;
+        let info = self.store.blob_info(&followed.blob).await.map_err(AttemptError::Fetch)?;
+        let bytes = info.bytes;
         // The store's size decides: somebody who edits a pointer by hand may leave another blob's
         // size in it. The limits bound what is fetched, and the digest shows whether it is the
         // blob.

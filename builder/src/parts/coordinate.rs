@@ -279,7 +279,7 @@ impl Coordinator {
 
     async fn check(&self) -> Result<bool, StoreError> {
         let key = self.sealed().1.key();
-        let (_, at) = self.store.blob_info(key).await?;
+        let at = self.store.blob_info(key).await?.uploaded;
         if self.uploads == 0 && protocol::is_near_deletion(at, Timestamp::now(), self.job.retention)
         {
             return Ok(false);

@@ -41,7 +41,7 @@ async fn look_up(
     let header = store.blob_header(key).await?;
     compared.ids = Some((key.clone(), header.ids));
     same_kind(&header, key, Layout::Blocked, job)?;
-    let (bytes, _) = store.blob_info(key).await?;
+    let bytes = store.blob_info(key).await?.bytes;
     let after_head = header.shape.body_bytes() + Digest::BYTES as u64;
     let short = || {
         let why = "it is shorter than its header says".to_owned();

@@ -23,6 +23,15 @@ pub(super) const MAX_CONCURRENT_TRANSFERS: usize = 4;
 /// A blob larger than this is not loaded: 2^32 blocks of 64 bytes and a header.
 pub const MAX_BLOB_BYTES: u64 = (1 << 38) + (1 << 20);
 
+/// What a store says of a blob.
+#[derive(Clone, Copy, Debug)]
+pub struct BlobInfo {
+    /// Its size.
+    pub bytes: u64,
+    /// When it was uploaded, by the store's clock.
+    pub uploaded: Timestamp,
+}
+
 impl Store {
     /// The blobs of a filter, or of one of its days, oldest day first. Cost: a listing.
     ///
@@ -41,13 +50,13 @@ impl Store {
         Ok(keys)
     }
 
-    /// The size of a blob, and when it was uploaded by the store's clock.
+    /// What the store says of a blob, without a look at its bytes. Cost: one request.
     ///
     /// # Errors
     /// [`Error::NotFound`] when it is not there; the store's.
-    pub async fn blob_info(&self, blob: &BlobKey) -> Result<(u64, Timestamp), Error> {
+    pub async fn blob_info(&self, blob: &BlobKey) -> Result<BlobInfo, Error> {
         let head = self.objects.head(&blob.to_string()).await?;
-        Ok((head.size, uploaded(&head)))
+        Ok(BlobInfo { bytes: head.size, uploaded: uploaded(&head) })
     }
 
     /// Uploads a blob under its own name, over whatever is there.

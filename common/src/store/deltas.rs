@@ -36,6 +36,17 @@ impl<B> std::fmt::Debug for DeltaRequest<B> {
     }
 }
 
+/// What a store says of a delta.
+#[derive(Clone, Debug)]
+pub struct DeltaInfo {
+    /// Its key.
+    pub key: DeltaKey,
+    /// When it was uploaded, by the store's clock.
+    pub uploaded: Timestamp,
+    /// Its size.
+    pub bytes: u64,
+}
+
 impl Store {
     /// Uploads a delta, over whatever is there.
     ///
@@ -45,21 +56,18 @@ impl Store {
         self.put_parts(&delta.to_string(), &[bytes], &|_| {}).await
     }
 
-    /// The deltas of a filter, when each was uploaded by the store's clock, and its size.
+    /// The deltas of a filter. Cost: a listing.
     ///
     /// # Errors
     /// The store's.
-    pub async fn deltas(
-        &self,
-        filter: &FilterName,
-    ) -> Result<Vec<(DeltaKey, Timestamp, u64)>, Error> {
+    pub async fn deltas(&self, filter: &FilterName) -> Result<Vec<DeltaInfo>, Error> {
         let objects = self.objects.list(&key::deltas(filter)).await?;
         let deltas = objects.iter().filter_map(|object| {
-            let delta = DeltaKey::from_name(filter, &object.name)?;
-            Some((delta, object.uploaded, object.bytes))
+            let key = DeltaKey::from_name(filter, &object.name)?;
+            Some(DeltaInfo { key, uploaded: object.uploaded, bytes: object.bytes })
         });
-        let mut deltas: Vec<_> = deltas.collect();
-        deltas.sort_unstable();
+        let mut deltas: Vec<DeltaInfo> = deltas.collect();
+        deltas.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         Ok(deltas)
     }
 

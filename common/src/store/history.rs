@@ -21,8 +21,17 @@ const MAX_CONCURRENT_READS: usize = 16;
 pub struct HistoryRecords {
     /// Those that can be read.
     pub events: Vec<HistoryEvent>,
-    /// The keys of the others, and what is wrong with them.
-    pub unreadable: Vec<(String, String)>,
+    /// The others.
+    pub unreadable: Vec<UnreadableRecord>,
+}
+
+/// A record that cannot be read.
+#[derive(Debug)]
+pub struct UnreadableRecord {
+    /// Its key in the store.
+    pub key: String,
+    /// What is wrong with it.
+    pub why: String,
 }
 
 impl Store {
@@ -64,7 +73,7 @@ impl Store {
         let changes = |name: &str| POINTER_EVENTS.iter().any(|kind| is_of(name, *kind));
         let history = self.read_history(filter, MAX_HISTORY, changes).await?;
         match history.unreadable.into_iter().next() {
-            Some((key, why)) => Err(Error::Event { key, why: sanitize(&why) }),
+            Some(UnreadableRecord { key, why }) => Err(Error::Event { key, why: sanitize(&why) }),
             None => Ok(history.events),
         }
     }
@@ -123,7 +132,9 @@ impl Store {
         while let Some((key, state)) = records.try_next().await? {
             match state {
                 RecordState::Found(event) => history.events.push(event),
-                RecordState::Unreadable(why) => history.unreadable.push((key, why)),
+                RecordState::Unreadable(why) => {
+                    history.unreadable.push(UnreadableRecord { key, why });
+                }
                 RecordState::Absent => {}
             }
         }

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
+use super::blobs::BlobInfo;
+use super::deltas::DeltaInfo;
 use super::objects::uploaded;
 use super::versioned::SeenVersion;
 use super::{Store, local};
@@ -335,11 +337,11 @@ impl Store {
         }
         let mut blobs = self.blobs(filter, None).await?;
         blobs.retain(|blob| !going.contains(blob));
-        let is_due = |delta: &DeltaKey, uploaded| {
-            protocol::may_delete_delta(delta, uploaded, now, &blobs, retention)
+        let is_due = |delta: &DeltaInfo| {
+            protocol::may_delete_delta(&delta.key, delta.uploaded, now, &blobs, retention)
         };
-        let due = deltas.into_iter().filter(|(delta, uploaded, _)| is_due(delta, *uploaded));
-        Ok(due.map(|(delta, _, bytes)| (delta, bytes)).collect())
+        let due = deltas.into_iter().filter(is_due);
+        Ok(due.map(|delta| (delta.key, delta.bytes)).collect())
     }
 
     /// Deletes a blob if that is still right: a build may have uploaded it again, an operator may
@@ -355,7 +357,7 @@ impl Store {
         if references.pointers() == 0 {
             return Err(self.no_pointers(filter, 1));
         }
-        let (bytes, uploaded) = match self.blob_info(blob).await {
+        let BlobInfo { bytes, uploaded } = match self.blob_info(blob).await {
             Err(Error::NotFound { .. }) => return Ok(None),
             other => other?,
         };

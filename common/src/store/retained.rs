@@ -26,7 +26,7 @@ impl Store {
     /// [`Error::Expiring`]; the store's.
     pub async fn ensure_retained(&self, blob: &BlobKey, retention: Retention) -> Result<(), Error> {
         let now = Timestamp::now();
-        let (_, uploaded) = self.blob_info(blob).await?;
+        let uploaded = self.blob_info(blob).await?.uploaded;
         if !protocol::is_near_deletion(uploaded, now, retention) {
             return Ok(());
         }

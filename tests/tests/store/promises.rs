@@ -192,7 +192,7 @@ async fn small_and_large_blobs_come_back_complete(store: &Store) {
         };
         let encoded = blob::encode(&header, &filter);
         store.put_blob(&encoded, &|_| {}).await.unwrap();
-        assert_eq!(store.blob_info(encoded.key()).await.unwrap().0, encoded.len());
+        assert_eq!(store.blob_info(encoded.key()).await.unwrap().bytes, encoded.len());
         assert!(store.blobs(&rt(), Some(day())).await.unwrap().contains(encoded.key()));
         let fetched = store.fetch(encoded.key(), u64::MAX).await.unwrap();
         let (read, back) = blob::open(fetched, encoded.key()).unwrap();
