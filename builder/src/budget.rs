@@ -53,11 +53,11 @@ pub struct Budget {
 pub struct Needs {
     /// The bytes of memory.
     pub memory: u64,
-    /// How many of them are for files in flight: compressed chunks and unpacked pages.
-    pub in_flight: u64,
+    /// How many of them are for what is read: compressed chunks, twice, and unpacked pages.
+    pub reading: u64,
     /// Whether the filter and its copy need more than reading does. What reading takes, a budget
     /// bounds.
-    pub by_filters: bool,
+    pub is_due_to_filters: bool,
     /// The bytes of the temporary file; 0 if all hashes stay in memory.
     pub spilled: u64,
 }
@@ -100,18 +100,17 @@ impl Budget {
     pub fn needs(&self, rows: u64, filter: Shape) -> Needs {
         let hashes = rows.saturating_mul(hash_bytes(filter.layout()));
         let spills = hashes > self.hashes;
-        let kept = if spills { 0 } else { hashes };
-        let filters = filter.body_bytes().saturating_mul(2);
         let column = rows.saturating_mul(NEEDS_ID_BYTES);
         let ScanBudget { in_flight, unpacked, .. } = self.scan;
-        let in_flight = 2 * column.min(in_flight.into()) + column.min(unpacked);
-        let reading = hashes.min(self.hashes) + in_flight;
-        let kept = kept.saturating_add(filters);
+        let reading = 2 * column.min(in_flight.into()) + column.min(unpacked);
+        let during_scan = hashes.min(self.hashes) + reading;
+        let filters = filter.body_bytes().saturating_mul(2);
+        let after_scan = filters.saturating_add(if spills { 0 } else { hashes });
         let sample = column.min(self.sample as u64);
         Needs {
-            memory: reading.max(kept).saturating_add(self.rest + sample),
-            in_flight,
-            by_filters: kept > reading,
+            memory: during_scan.max(after_scan).saturating_add(self.rest + sample),
+            reading,
+            is_due_to_filters: after_scan > during_scan,
             // All hashes, and once more without duplicates.
             spilled: if spills { hashes.saturating_mul(2) } else { 0 },
         }
@@ -134,13 +133,13 @@ pub fn default_memory() -> u64 {
     available().map_or(4 << 30, |available| available.bytes / 4 * 3)
 }
 
-/// Refuses a filter that does not fit in memory together with the copy that is read back. The
-/// system would grant the memory and kill the process at the first touch. If the available memory
-/// is unknown, no filter is refused.
+/// Checks that a filter fits in memory together with the copy that is read back. The system would
+/// grant the memory and kill the process at the first touch. If the available memory is unknown, no
+/// filter is refused.
 ///
 /// # Errors
 /// [`TooLarge`](Error::TooLarge), with the numbers.
-pub(crate) fn refuse_too_large(filter: Shape, available: Option<Available>) -> Result<(), Error> {
+pub(crate) fn check_fits_memory(filter: Shape, available: Option<Available>) -> Result<(), Error> {
     let needed = 2 * filter.body_bytes();
     match available.filter(|available| available.bytes < needed) {
         None => Ok(()),
@@ -194,13 +193,13 @@ mod tests {
         let fixed = BASE_BYTES + 2 * PER_THREAD_BYTES;
         let small = needs(16 * GIB, 100_000);
         assert!(small.memory < fixed + (32 << 20), "{small:?}");
-        assert!(small.in_flight < 32 << 20 && small.spilled == 0, "{small:?}");
+        assert!(small.reading < 32 << 20 && small.spilled == 0, "{small:?}");
         let large = needs(16 * GIB, 300_000_000);
-        assert!(large.in_flight >= 2 * MAX_IN_FLIGHT_BYTES && large.memory > GIB, "{large:?}");
+        assert!(large.reading >= 2 * MAX_IN_FLIGHT_BYTES && large.memory > GIB, "{large:?}");
         // Its hashes are spilled, and its filter is in nobody's way.
         let tiny = needs(10 << 20, 100_000);
-        assert!(tiny.spilled > 0 && !tiny.by_filters, "{tiny:?}");
-        assert!(needs(10 << 20, 300_000_000).by_filters);
+        assert!(tiny.spilled > 0 && !tiny.is_due_to_filters, "{tiny:?}");
+        assert!(needs(10 << 20, 300_000_000).is_due_to_filters);
     }
 
     #[test]
@@ -208,12 +207,12 @@ mod tests {
         let shape = Shape::for_ids(Layout::Blocked, 1_000_000, 0.03).unwrap();
         let needed = 2 * shape.body_bytes();
         let there = |bytes| Some(Available { bytes, by: "the cgroup's limit".into() });
-        let refused = refuse_too_large(shape, there(needed - 1)).unwrap_err().to_string();
+        let refused = check_fits_memory(shape, there(needed - 1)).unwrap_err().to_string();
         for part in [&needed.to_string(), &(needed - 1).to_string(), "the cgroup's limit"] {
             assert!(refused.contains(part), "no `{part}` in {refused}");
         }
-        assert!(refuse_too_large(shape, there(needed)).is_ok());
-        assert!(refuse_too_large(shape, None).is_ok());
+        assert!(check_fits_memory(shape, there(needed)).is_ok());
+        assert!(check_fits_memory(shape, None).is_ok());
     }
 
     #[test]

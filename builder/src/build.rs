@@ -116,7 +116,7 @@ async fn fill_and_measure<H: IdHash>(
     let chosen = stable_shape::choose(job, store, distinct.n_ids()).await?;
     let ChosenShape { shape, source, day } = chosen;
     (report.shape, report.shape_from) = (source, day);
-    budget::refuse_too_large(shape, available())?;
+    budget::check_fits_memory(shape, available())?;
     let filter = fill::fill(distinct, shape, job.threads)?;
     crash_point("filled");
     let header = measure::<H>(job, distinct, &filter);

@@ -153,7 +153,7 @@ impl Settings {
     pub(crate) fn with_pointers(&self, store: Store) -> Result<Store, Error> {
         let address = self.store()?;
         let Some(pointers) = self.pointers() else {
-            refuse_pointers_on_hdfs(address)?;
+            check_pointers_not_on_hdfs(address)?;
             return Ok(store);
         };
         in_redis(store, &pointers, self.file.pointers_key.as_deref())
@@ -328,7 +328,7 @@ fn has_filters(folder: &Path) -> bool {
 
 /// HDFS has no conditional replacement of a record, and its client refuses one: the first rollback
 /// or the second build of a day would fail. So this fails before the first.
-fn refuse_pointers_on_hdfs(address: &str) -> Result<(), Error> {
+fn check_pointers_not_on_hdfs(address: &str) -> Result<(), Error> {
     if !is_hdfs(address) {
         return Ok(());
     }
@@ -437,7 +437,7 @@ mod tests {
     fn pointers_and_leases_on_hdfs_are_refused_with_what_to_do() {
         let filter = "rt".parse().unwrap();
         for address in ["hdfs://u:secret@namenode:9000/ads", "HDFS://u:secret@namenode:9000/ads"] {
-            let why = refuse_pointers_on_hdfs(address).unwrap_err().to_string();
+            let why = check_pointers_not_on_hdfs(address).unwrap_err().to_string();
             assert!(why.contains("namenode:9000/ads") && why.contains("redis://"), "{why}");
             assert!(!why.contains("secret"), "{why}");
             let why = refuse_lease_on_hdfs(address, &filter).unwrap_err().to_string();
@@ -446,7 +446,7 @@ mod tests {
             assert!(why.to_lowercase().contains(remedy), "{why}");
         }
         for address in ["s3://hdfs/ads", "hdfs", "/hdfs:/ads", "ä://x"] {
-            assert!(refuse_pointers_on_hdfs(address).is_ok(), "{address}");
+            assert!(check_pointers_not_on_hdfs(address).is_ok(), "{address}");
             assert!(refuse_lease_on_hdfs(address, &filter).is_ok(), "{address}");
         }
     }

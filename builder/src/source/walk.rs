@@ -104,7 +104,7 @@ impl Walk<'_> {
             // It was deleted after the listing, as a writer's temporary file is.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_link => return Ok(()),
             Err(_) if hidden => return self.pass_over(relative),
-            Err(error) if is_link => return self.refuse_link(path, relative, &error),
+            Err(error) if is_link => return self.check_broken_link(path, relative, &error),
             Err(error) => return Err(self.failed(&relative, error)),
         };
         if metadata.is_dir() {
@@ -134,7 +134,7 @@ impl Walk<'_> {
     }
 
     /// Refuses a broken link that could be a matching file, or a folder with matching files.
-    fn refuse_link(
+    fn check_broken_link(
         &mut self,
         path: &FilePath,
         relative: String,

@@ -99,7 +99,7 @@ impl Objects {
 
     /// Refuses what a plain HTTP server cannot do. Some can write, but without conditions, so that
     /// this is refused, too.
-    fn refuse_plain_http(&self, doing: &'static str, key: &str) -> Result<(), Error> {
+    fn check_not_plain_http(&self, doing: &'static str, key: &str) -> Result<(), Error> {
         if self.read_only {
             let (key, store) = (key.to_owned(), self.name.clone());
             return Err(Error::ReadOnly { doing, key, store });
@@ -169,7 +169,7 @@ impl Objects {
     }
 
     async fn put_mode(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<(), Error> {
-        self.refuse_plain_http("write", key)?;
+        self.check_not_plain_http("write", key)?;
         let options = PutOptions::from(mode);
         let put = self.backend.put_opts(&self.path(key), bytes.into(), options).await;
         put.map(drop).map_err(|e| self.error("write", key, e))
@@ -177,14 +177,14 @@ impl Objects {
 
     /// Begins an upload in parts.
     pub(super) async fn put_multipart(&self, key: &str) -> Result<Box<dyn MultipartUpload>, Error> {
-        self.refuse_plain_http("write", key)?;
+        self.check_not_plain_http("write", key)?;
         let upload = self.backend.put_multipart(&self.path(key)).await;
         upload.map_err(|e| self.error("write", key, e))
     }
 
     /// Deletes an object. One that is not there is not an error.
     pub(super) async fn delete(&self, key: &str) -> Result<(), Error> {
-        self.refuse_plain_http("delete", key)?;
+        self.check_not_plain_http("delete", key)?;
         let deleted = self.backend.delete(&self.path(key)).await;
         match deleted.map_err(|e| self.error("delete", key, e)) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -199,7 +199,7 @@ impl Objects {
 
     /// The path of a folder that is listed.
     pub(super) fn listed(&self, folder: &str) -> Result<Path, Error> {
-        self.refuse_plain_http("list", folder)?;
+        self.check_not_plain_http("list", folder)?;
         Ok(self.path(folder))
     }
 
@@ -249,7 +249,7 @@ impl Objects {
     }
 
     async fn folders_at(&self, path: &Path, what: &str) -> Result<Vec<String>, Error> {
-        self.refuse_plain_http("list", what)?;
+        self.check_not_plain_http("list", what)?;
         let listed = self.backend.list_with_delimiter(Some(path)).await;
         let folders = match listed.map_err(|e| self.error("list", what, e)) {
             Err(Error::NotFound { .. }) => return Ok(Vec::new()),

@@ -108,7 +108,7 @@ impl Workload {
         let filters = binary_size(2 * self.shape.body_bytes());
         let (memory, needed) = (binary_size(self.memory), binary_size(needs.memory));
         // A budget that is too small for what reading takes at least does not stop a build.
-        if needs.memory > self.memory && needs.by_filters {
+        if needs.memory > self.memory && needs.is_due_to_filters {
             return Some(format!(
                 "it does not fit into {memory} of memory: the filter and the copy that is read back \
                  take {filters}, and all of it {needed}"
@@ -125,7 +125,7 @@ impl Estimate {
         json!({
             "threads": self.workload.threads, "rows": self.workload.rows,
             "memory_budget": self.workload.memory, "memory_bytes": self.needs.memory,
-            "in_flight_bytes": self.needs.in_flight,
+            "in_flight_bytes": self.needs.reading,
             "spilled_bytes": self.needs.spilled, "fits": self.problem.is_none(),
             "because": self.problem, "seconds": self.seconds,
         })
@@ -157,9 +157,9 @@ impl Estimate {
             seconds.publish,
             seconds.verify,
             binary_size(needs.memory),
-            binary_size(needs.in_flight),
+            binary_size(needs.reading),
         );
-        if needs.memory > workload.memory && !needs.by_filters {
+        if needs.memory > workload.memory && !needs.is_due_to_filters {
             let memory = binary_size(workload.memory);
             page += &format!(
                 "  that much is taken also with --memory {memory}: it is built all the same\n"
