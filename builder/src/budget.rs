@@ -55,8 +55,8 @@ pub struct Needs {
     pub memory: u64,
     /// How many of them are for what is read: compressed chunks, twice, and unpacked pages.
     pub reading: u64,
-    /// Whether the filter and its copy need more than reading does. What reading takes, a budget
-    /// bounds.
+    /// Whether more is needed after the scan, when the filter and its copy are there, than during
+    /// it. What the scan takes, a budget bounds.
     pub is_due_to_filters: bool,
     /// The bytes of the temporary file; 0 if all hashes stay in memory.
     pub spilled: u64,

@@ -146,8 +146,7 @@ async fn baseline(
     }
 }
 
-/// What the pointer of a day names now. `all` is of which days there are pointers, once that is
-/// known.
+/// What the pointer of a day names now. `all` has the days with pointers, once they were listed.
 ///
 /// # Errors
 /// The store does not say.

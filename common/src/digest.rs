@@ -1,6 +1,6 @@
 //! [`Digest`]: BLAKE3 of a blob's bytes, which names the blob and proves its contents.
 //!
-//! Parts are digested while they arrive. Target: a load in at most 1.3 × a plain read (decision
+//! Subtrees are digested while they arrive. Target: a load in at most 1.3 × a plain read (decision
 //! 20).
 
 use std::convert::Infallible;
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_have_the_digest_of_all_bytes() {
+    fn subtrees_have_the_digest_of_all_bytes() {
         let bytes: Vec<u8> =
             (0..11 * DigestTree::SUBTREE_BYTES + 5).map(|i| (i % 251) as u8).collect();
         let subtree = DigestTree::SUBTREE_BYTES;

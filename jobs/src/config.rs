@@ -304,7 +304,7 @@ impl Settings {
                 && filter.takes_ids()
                 && !filter.live_lease.is_zero()
             {
-                refuse_lease_on_hdfs(store, &filter.name)?;
+                check_lease_not_on_hdfs(store, &filter.name)?;
             }
         }
         Ok(filter)
@@ -340,7 +340,7 @@ fn check_pointers_not_on_hdfs(address: &str) -> Result<(), Error> {
 }
 
 /// A lease is a record that is replaced: HDFS refuses the first renewal, and with it all adds.
-fn refuse_lease_on_hdfs(address: &str, filter: &FilterName) -> Result<(), Error> {
+fn check_lease_not_on_hdfs(address: &str, filter: &FilterName) -> Result<(), Error> {
     if !is_hdfs(address) {
         return Ok(());
     }
@@ -440,14 +440,14 @@ mod tests {
             let why = check_pointers_not_on_hdfs(address).unwrap_err().to_string();
             assert!(why.contains("namenode:9000/ads") && why.contains("redis://"), "{why}");
             assert!(!why.contains("secret"), "{why}");
-            let why = refuse_lease_on_hdfs(address, &filter).unwrap_err().to_string();
+            let why = check_lease_not_on_hdfs(address, &filter).unwrap_err().to_string();
             let remedy =
                 "so no lease can be renewed in hdfs://namenode:9000/ads: set `live_lease = \"0s\"`";
             assert!(why.to_lowercase().contains(remedy), "{why}");
         }
         for address in ["s3://hdfs/ads", "hdfs", "/hdfs:/ads", "ä://x"] {
             assert!(check_pointers_not_on_hdfs(address).is_ok(), "{address}");
-            assert!(refuse_lease_on_hdfs(address, &filter).is_ok(), "{address}");
+            assert!(check_lease_not_on_hdfs(address, &filter).is_ok(), "{address}");
         }
     }
 }

@@ -251,7 +251,7 @@ fn start_logging(global: &Global) {
         (false, 1) => "debug",
         (false, _) => "trace",
     };
-    // Dependencies log below `warn` only at the level `trace`; RUST_LOG overrides all of this.
+    // Dependencies log below `warn` only at the level `trace`; RUST_LOG overrides this.
     let default = match level {
         "trace" => "trace".to_owned(),
         level => {
@@ -265,7 +265,7 @@ fn start_logging(global: &Global) {
         }),
         _ => EnvFilter::new(default),
     };
-    // It names addresses with their passwords.
+    // Whatever RUST_LOG says: the pool of connections logs addresses with their passwords.
     let silent = "hyper_util::client::legacy::pool=off".parse().expect("a directive");
     let filter = filter.add_directive(silent);
     tracing_subscriber::fmt()

@@ -25,8 +25,9 @@ pub(crate) struct VerifiedBlob {
 }
 
 /// Finds the blob that an operator means, and makes every check that a server makes. Refuses a blob
-/// that prune may be about to delete, and one that was rejected, unless its key names it or it is
-/// for the pointer of its own day, `pointer_day`.
+/// that prune may be about to delete. A day whose own blob was refused or rolled back is refused,
+/// too, unless it is `pointer_day`, the day of the pointer. For a pin, which has none, a rollback
+/// is only a warning.
 pub(crate) async fn verified_target(
     store: &Store,
     filter: &FilterName,

@@ -24,7 +24,7 @@ const STABLE_FILES_DAYS: usize = 3;
 pub enum PointerNow {
     /// This blob.
     Blob(BlobKey),
-    /// Nothing, and prune was not it: somebody removed the pointer, which is a rollback, too.
+    /// Nothing, and prune did not remove it: a person did, which is a rollback, too.
     Removed,
     /// Nothing, nor has any day before a pointer: they were lost, and the history decides.
     Lost,
@@ -52,9 +52,9 @@ impl Baseline {
     /// not older than [`MAX_BASELINE_AGE_DAYS`]. The last accepted build of each day counts. If its
     /// record lacks a number, the median is that of the other days.
     ///
-    /// The history does not say all: `pointers` is what those of days name now. A day does not
-    /// count that was rolled back by hand, and a build does whose record is pending because it was
-    /// killed after it had moved the pointer.
+    /// The history does not say all: `pointers` has what the pointers of days name now. A day that
+    /// was rolled back by hand does not count. A build whose record is still pending counts if it
+    /// had moved the pointer before it was killed.
     pub fn of(
         day: Day,
         history: &[HistoryEvent],

@@ -1,5 +1,5 @@
 //! A blob that no process has in memory as a whole: where its bytes lie, the chaining values of its
-//! parts, and its digest from these. [`encode`](super::encode) gives the same bytes.
+//! subtrees, and its digest from these. [`encode`](super::encode) gives the same bytes.
 
 use super::{Header, Origin, check_all_but_bits, check_ones, encode_header};
 use crate::day::Day;

@@ -1,10 +1,10 @@
-//! [`Section`]: which bits of one part of a blob differ. Each section is decoded alone.
+//! [`Section`]: which bits of one subtree of a blob differ. Each section is decoded alone.
 
 use super::golomb::{Decoder, Encoder, best_divisor};
 
 /// The length of the numbers before a section's code: its bytes, its flips, its divisor.
 pub(super) const HEAD_BYTES: usize = 12;
-/// The divisor that stands for a code that is the part's XOR itself.
+/// The divisor that stands for a code that is the subtree's XOR itself.
 const RAW: u32 = 0;
 
 /// A section of a file.
@@ -17,9 +17,9 @@ pub(super) struct Section<'a> {
     code: &'a [u8],
 }
 
-/// The section of two parts of one length, as bytes of a file; and how many bits differ.
+/// The section of two subtrees of one length, as bytes of a file; and how many bits differ.
 pub(super) fn encode(a: &[u8], b: &[u8]) -> (Vec<u8>, u64) {
-    assert_eq!(a.len(), b.len(), "the parts of two blobs of one length");
+    assert_eq!(a.len(), b.len(), "the subtrees of two blobs of one length");
     let words = || words(a).zip(words(b)).map(|(a, b)| a ^ b);
     let flips: u64 = words().map(|word| u64::from(word.count_ones())).sum();
     let mut divisor = best_divisor(flips, 8 * a.len() as u64);
@@ -55,30 +55,30 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 impl Section<'_> {
-    /// Reads the section of a part of `part` bytes at the beginning of `bytes`. Returns it and its
-    /// length, or `None` when some of it is not there yet.
+    /// Reads the section of a subtree of `subtree_bytes` bytes at the beginning of `bytes`. Returns
+    /// it and its length, or `None` when some of it is not there yet.
     ///
     /// # Errors
     /// A sentence: what is wrong with its numbers.
     pub(super) fn parse(
         bytes: &[u8],
-        part: usize,
+        subtree_bytes: usize,
     ) -> Result<Option<(Section<'_>, usize)>, &'static str> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let [length, flips, divisor] = bytemuck::cast::<_, [[u8; 4]; 3]>(*head);
         let (length, flips) = (u32::from_le_bytes(length) as usize, u32::from_le_bytes(flips));
         let divisor = u32::from_le_bytes(divisor);
-        if length > part || u64::from(flips) > 8 * part as u64 {
-            return Err("a section is longer than its part of the blob");
+        if length > subtree_bytes || u64::from(flips) > 8 * subtree_bytes as u64 {
+            return Err("a section is longer than its subtree of the blob");
         }
-        if divisor == RAW && length != part {
-            return Err("a section without a code is not as long as its part of the blob");
+        if divisor == RAW && length != subtree_bytes {
+            return Err("a section without a code is not as long as its subtree of the blob");
         }
         let Some(code) = rest.get(..length) else { return Ok(None) };
         Ok(Some((Section { flips, divisor, code }, HEAD_BYTES + length)))
     }
 
-    /// Flips the bits of a part, piece by piece. `fill` is called for each piece first, with its
+    /// Flips the bits of a subtree, piece by piece. `fill` is called for each piece first, with its
     /// offset, and writes the base's bytes into it; `done` is called when the piece is as it should
     /// be.
     ///
@@ -86,14 +86,14 @@ impl Section<'_> {
     /// A sentence: what is wrong with the code; or the error of `fill`.
     pub(super) fn apply(
         self,
-        part: &mut [u8],
+        subtree: &mut [u8],
         piece_bytes: usize,
         mut fill: impl FnMut(usize, &mut [u8]) -> Result<(), String>,
         mut done: impl FnMut(usize, &[u8]),
     ) -> Result<(), String> {
         if self.divisor == RAW {
             let mut flips = 0;
-            let pieces = part.chunks_mut(piece_bytes).zip(self.code.chunks(piece_bytes));
+            let pieces = subtree.chunks_mut(piece_bytes).zip(self.code.chunks(piece_bytes));
             for (offset, (piece, code)) in (0..).step_by(piece_bytes).zip(pieces) {
                 fill(offset, piece)?;
                 piece.iter_mut().zip(code).for_each(|(byte, code)| *byte ^= code);
@@ -106,15 +106,15 @@ impl Section<'_> {
                 Err("a section has another number of flips than it says".into())
             };
         }
-        let wrong = || "a section's code is not one of its part of the blob".to_owned();
-        let bits = 8 * part.len() as u64;
+        let wrong = || "a section's code is not one of its subtree of the blob".to_owned();
+        let bits = 8 * subtree.len() as u64;
         let mut flips = Flips::new(self, bits).ok_or_else(wrong)?;
-        for (offset, piece) in (0..).step_by(piece_bytes).zip(part.chunks_mut(piece_bytes)) {
+        for (offset, piece) in (0..).step_by(piece_bytes).zip(subtree.chunks_mut(piece_bytes)) {
             fill(offset, piece)?;
             flips.flip(8 * offset as u64, piece).ok_or_else(wrong)?;
             done(offset, piece);
         }
-        // One that was past the part was not flipped.
+        // One that was past the subtree was not flipped.
         if flips.left > 0 {
             return Err(wrong());
         }
@@ -126,7 +126,7 @@ impl Section<'_> {
     }
 }
 
-/// The bits of a part that are still to be flipped.
+/// The bits of a subtree that are still to be flipped.
 struct Flips<'a> {
     gaps: Decoder<'a>,
     /// The next of them, if any is left.

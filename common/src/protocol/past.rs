@@ -253,8 +253,8 @@ impl DayEvents<'_> {
         newest.is_some_and(|event| matches!(event.outcome, Outcome::Refused | Outcome::Failed))
     }
 
-    /// The blobs of events that were cut off, but for those that certainly, or most likely, never
-    /// pointed.
+    /// The blobs of interrupted events, without those that the pointer certainly, or most likely,
+    /// never named.
     fn may_have_had(&self, day: Day, now: &RecordState<Pointer>) -> BTreeSet<BlobKey> {
         let since = self.repointed_at(now);
         let own_record = now.found().is_none_or(|pointer| {

@@ -146,7 +146,7 @@ impl Estimate {
         let mut page = format!(
             "\nbuilt here, {} rows with {} thread(s): about {:.0} s, from a trial of {} (local input)\n  \
              scan {:.1}, count {:.1}, fill {:.1}, publish {:.1}, verify {:.1}\n  \
-             at most {} of memory, {} of it for files in flight (IDs of up to 64 bytes); {spilled}\n",
+             at most {} of memory, {} of it for what is read (IDs of up to 64 bytes); {spilled}\n",
             thousands(workload.rows),
             workload.threads,
             seconds.total,

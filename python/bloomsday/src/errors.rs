@@ -8,7 +8,7 @@ use bloomsday_common::remedy::Remedy;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 
-/// The classes of `bloomsday.errors` that this module makes.
+/// The classes of `bloomsday.errors` whose exceptions come from Rust.
 #[derive(Clone, Copy)]
 pub(crate) enum ErrorClass {
     Build,

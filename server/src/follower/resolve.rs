@@ -12,9 +12,10 @@ use bloomsday_common::store::Following;
 
 use crate::loader::Loader;
 
-/// The longest time for the reads of a poll: more than the client of a store takes until it gives
-/// up and says why; and for each day's pointer, which are read one after the other.
-const MAX_RESOLVE: Duration = Duration::from_secs(120);
+/// The longest time for the reads of a poll, without those of pointers: more than the client of any
+/// store takes until it gives up and says why. That of HDFS takes 150 s.
+const MAX_RESOLVE: Duration = Duration::from_secs(180);
+/// What is added for each day: the pointers are read one after the other.
 const MAX_RESOLVE_PER_DAY: Duration = Duration::from_secs(1);
 
 /// Why pin and pointers name no blob.
@@ -37,8 +38,8 @@ enum NewestDay {
     Unknown,
 }
 
-/// Reads the pin, and the pointers of these days, within [`MAX_RESOLVE`], or the loader's
-/// deadline if that is shorter.
+/// Reads the pin, and the pointers of these days, within [`MAX_RESOLVE`] and
+/// [`MAX_RESOLVE_PER_DAY`], or the loader's deadline if that is shorter.
 pub(super) async fn resolve(
     filter: &FilterName,
     loader: &Loader,

@@ -167,17 +167,23 @@ async fn accept(
             let serving = async {
                 match tls {
                     None => serve_connection(stream, session, &mut stopped).await,
-                    Some(tls) => match tls::accept(&tls, stream, PLAIN, &mut stopped).await {
-                        Some(stream) => serve_connection(stream, session, &mut stopped).await,
-                        None => Ok(()),
-                    },
+                    Some(tls) => {
+                        let stream = tokio::select! {
+                            stream = tls::accept(&tls, stream, PLAIN, &mut stopped) => stream,
+                            () = known.killed.notified() => None,
+                        };
+                        match stream {
+                            Some(stream) => serve_connection(stream, session, &mut stopped).await,
+                            None => Ok(()),
+                        }
+                    }
                 }
             };
             tokio::select! {
                 // A client may close its connection at any time; that is no error.
                 _ = serving => {}
-                // Also one that reads no replies, which would be waited for.
-                () = known.made_way.notified() => {}
+                // At once, also while replies wait for a client that does not read them.
+                () = known.make_way.notified() => {}
             }
             drop((connected, running));
         });
@@ -315,6 +321,10 @@ async fn run(
     let mut from = 0;
     loop {
         let next = dispatch::run(session, arguments, ends, from, out);
+        if session.is_authenticated {
+            // Before its reply, and before anything is waited for: it makes way for nobody now.
+            session.known.set_logged_in(true);
+        }
         for ticket in std::mem::take(&mut session.tickets) {
             if let Err(why) = ticket.wait().await {
                 // All replies to changes are errors now: the other tickets change none.

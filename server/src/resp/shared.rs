@@ -52,7 +52,7 @@ impl RespState {
         let mut strangers = clients.iter().filter(|(_, client)| !client.has_logged_in());
         let Some(oldest) = strangers.next().map(|(id, _)| *id) else { return false };
         if let Some(client) = clients.remove(&oldest) {
-            client.made_way.notify_one();
+            client.make_way.notify_one();
         }
         true
     }
@@ -70,10 +70,10 @@ pub(crate) struct ClientEntry {
     info: Mutex<ClientInfo>,
     /// Whether it has presented the token, or needs none.
     has_logged_in: AtomicBool,
-    /// Notified when another connection ends this one, which finishes what it runs.
+    /// Notified by CLIENT KILL: this connection ends when what it runs is answered.
     pub(crate) killed: Notify,
-    /// Notified when this one is to end at once, for a new one.
-    pub(super) made_way: Notify,
+    /// Notified when this connection is to end at once, for a new one.
+    pub(super) make_way: Notify,
 }
 
 /// What a connection tells of itself, for CLIENT LIST and INFO.
@@ -89,10 +89,10 @@ pub(crate) struct ClientInfo {
 
 impl ClientEntry {
     pub(super) fn new(id: u64, address: String, local: String) -> ClientEntry {
-        let (info, killed, made_way) = (Mutex::default(), Notify::new(), Notify::new());
+        let (info, killed, make_way) = (Mutex::default(), Notify::new(), Notify::new());
         let (since, last_used) = (Instant::now(), AtomicU64::new(0));
         let has_logged_in = AtomicBool::new(false);
-        ClientEntry { id, address, local, since, last_used, info, has_logged_in, killed, made_way }
+        ClientEntry { id, address, local, since, last_used, info, has_logged_in, killed, make_way }
     }
 
     fn has_logged_in(&self) -> bool {

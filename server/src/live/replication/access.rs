@@ -103,13 +103,13 @@ impl StreamTask {
     fn verb(self) -> &'static str {
         match self {
             StreamTask::Feed => "feed",
-            StreamTask::Publish => "publish",
-            StreamTask::Read => "read",
+            StreamTask::Publish => "write to the engine",
+            StreamTask::Read => "read the engine",
         }
     }
 }
 
-/// What the status says of it.
+/// What the status says of who may change a set.
 pub(crate) struct AccessStatus {
     pub(in crate::live) role: LiveRole,
     pub(in crate::live) decides: bool,
