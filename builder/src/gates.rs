@@ -155,11 +155,11 @@ pub struct Verdict {
 /// day, has no verdict.
 pub fn evaluate(counts: &DayCounts, baseline: &Baseline, gates: &Gates) -> Vec<Verdict> {
     let numbers = Numbers::of(counts);
-    let has_half_of_files =
-        numbers.files.zip(baseline.files).is_some_and(|(files, norm)| 2.0 * files <= norm);
+    let (files, usual_files) = (numbers[Gate::Files], baseline.norms[Gate::Files]);
+    let has_half_of_files = files.zip(usual_files).is_some_and(|(files, norm)| 2.0 * files <= norm);
     let tolerance = counts.overlap.map_or(0.0, |overlap| OVERLAP_DEVIATIONS * overlap.deviation);
     let verdict = |gate: Gate| {
-        let (value, norm) = (numbers.get(gate)?, baseline.norm(gate));
+        let (value, norm) = (numbers[gate]?, baseline.norms[gate]);
         let (low, high) = passing(gate, norm, gates.limits(gate));
         // The lower limit itself passes, which is half of the IDs. With half of the files, the
         // other half is missing.

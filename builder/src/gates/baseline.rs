@@ -35,14 +35,8 @@ pub enum PointerNow {
 /// What is normal, from earlier days.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline {
-    pub(super) ids: Option<f64>,
-    pub(super) nulls: Option<f64>,
-    pub(super) invalid: Option<f64>,
-    /// Of the newest earlier day.
-    pub(super) duplicates: Option<f64>,
-    pub(super) overlap: Option<f64>,
-    pub(super) files: Option<f64>,
-    pub(super) input_bytes: Option<f64>,
+    /// Medians, but for `duplicates`, which is that of the newest earlier day.
+    pub(super) norms: Numbers,
     /// The number of files, if several days all had the same.
     pub(super) stable_files: Option<f64>,
 }
@@ -64,20 +58,14 @@ impl Baseline {
         let newest = accepted.values().rev().take(BASELINE_DAYS);
         // From the newest day to the oldest.
         let days: Vec<Numbers> = newest.map(|event| Numbers::of_event(event)).collect();
-        let median_of =
-            |number: fn(&Numbers) -> Option<f64>| median(days.iter().filter_map(number));
-        let files = median_of(|day| day.files);
-        let all_had = |files: &f64| days.iter().all(|day| day.files == Some(*files));
-        Baseline {
-            ids: median_of(|day| Some(day.ids)),
-            nulls: median_of(|day| day.nulls),
-            invalid: median_of(|day| day.invalid),
-            duplicates: days.first().and_then(|day| day.duplicates),
-            overlap: median_of(|day| day.overlap),
-            files,
-            input_bytes: median_of(|day| day.input_bytes),
-            stable_files: files.filter(all_had).filter(|_| days.len() >= STABLE_FILES_DAYS),
-        }
+        let norms = Numbers::each(|gate| match gate {
+            Gate::Duplicates => days.first().and_then(|day| day[gate]),
+            _ => median(days.iter().filter_map(|day| day[gate])),
+        });
+        let files = norms[Gate::Files];
+        let all_had = |files: &f64| days.iter().all(|day| day[Gate::Files] == Some(*files));
+        let stable_files = files.filter(all_had).filter(|_| days.len() >= STABLE_FILES_DAYS);
+        Baseline { norms, stable_files }
     }
 
     /// The days that [`Baseline::of`] uses, or would use if `pointers` had them.
@@ -103,27 +91,15 @@ impl Baseline {
         accepted(day, history, pointers).contains_key(&earlier)
     }
 
-    /// What is normal for a gate.
-    pub(super) fn norm(&self, gate: Gate) -> Option<f64> {
-        match gate {
-            Gate::Ids => self.ids,
-            Gate::Nulls => self.nulls,
-            Gate::Invalid => self.invalid,
-            Gate::Duplicates => self.duplicates,
-            Gate::Overlap => self.overlap,
-            Gate::Files => self.files,
-            Gate::InputBytes => self.input_bytes,
-        }
-    }
-
     /// Whether no earlier day has a number of IDs.
     pub fn lacks_ids(&self) -> bool {
-        self.ids.is_none()
+        self.norms[Gate::Ids].is_none()
     }
 
     /// Uses the number of IDs of an earlier filter if the history has none.
-    pub fn or_ids(self, ids: u64) -> Baseline {
-        Baseline { ids: self.ids.or(Some(ids as f64)), ..self }
+    pub fn or_ids(mut self, ids: u64) -> Baseline {
+        self.norms[Gate::Ids].get_or_insert(ids as f64);
+        self
     }
 
     /// Returns a warning if there are fewer files than on each earlier day: a file may be missing,

@@ -1,5 +1,7 @@
 //! [`DayCounts`]: the numbers of a day, and what the gates look at of them.
 
+use std::ops::{Index, IndexMut};
+
 use bloomsday_common::pointer::HistoryEvent;
 
 use super::gate::Gate;
@@ -32,45 +34,29 @@ pub struct DayCounts {
     pub input_bytes: Option<u64>,
 }
 
-/// The numbers of the gates, from a day's counts.
-pub(super) struct Numbers {
-    pub(super) ids: f64,
-    pub(super) nulls: Option<f64>,
-    pub(super) invalid: Option<f64>,
-    pub(super) duplicates: Option<f64>,
-    pub(super) overlap: Option<f64>,
-    pub(super) files: Option<f64>,
-    pub(super) input_bytes: Option<f64>,
-}
+/// The numbers of the gates, of a day or of what is normal; `None` where there is none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Numbers([Option<f64>; Gate::ALL.len()]);
 
 impl Numbers {
+    pub(super) fn each(number: impl FnMut(Gate) -> Option<f64>) -> Numbers {
+        Numbers(Gate::ALL.map(number))
+    }
+
     pub(super) fn of(counts: &DayCounts) -> Numbers {
         let DayCounts { rows, nulls, invalid, ids, overlap, files, input_bytes } = *counts;
         // An imported filter has no rows, and no shares of them.
         let share = |n: u64| (rows > 0).then(|| n as f64 / rows as f64);
         let with_id = rows.saturating_sub(nulls).saturating_sub(invalid);
-        Numbers {
-            ids: ids as f64,
-            nulls: share(nulls),
-            invalid: share(invalid),
-            duplicates: (with_id > 0 && ids > 0).then(|| with_id as f64 / ids as f64),
-            overlap: overlap.map(|overlap| overlap.share),
-            files: files.map(|files| files as f64),
-            input_bytes: input_bytes.map(|bytes| bytes as f64),
-        }
-    }
-
-    /// The number of a gate, if the day has it.
-    pub(super) fn get(&self, gate: Gate) -> Option<f64> {
-        match gate {
-            Gate::Ids => Some(self.ids),
-            Gate::Nulls => self.nulls,
-            Gate::Invalid => self.invalid,
-            Gate::Duplicates => self.duplicates,
-            Gate::Overlap => self.overlap,
-            Gate::Files => self.files,
-            Gate::InputBytes => self.input_bytes,
-        }
+        Numbers::each(|gate| match gate {
+            Gate::Ids => Some(ids as f64),
+            Gate::Nulls => share(nulls),
+            Gate::Invalid => share(invalid),
+            Gate::Duplicates => (with_id > 0 && ids > 0).then(|| with_id as f64 / ids as f64),
+            Gate::Overlap => overlap.map(|overlap| overlap.share),
+            Gate::Files => files.map(|files| files as f64),
+            Gate::InputBytes => input_bytes.map(|bytes| bytes as f64),
+        })
     }
 
     pub(super) fn of_event(event: &HistoryEvent) -> Numbers {
@@ -83,5 +69,19 @@ impl Numbers {
             files: event.files,
             input_bytes: event.input_bytes,
         })
+    }
+}
+
+impl Index<Gate> for Numbers {
+    type Output = Option<f64>;
+
+    fn index(&self, gate: Gate) -> &Option<f64> {
+        &self.0[gate as usize]
+    }
+}
+
+impl IndexMut<Gate> for Numbers {
+    fn index_mut(&mut self, gate: Gate) -> &mut Option<f64> {
+        &mut self.0[gate as usize]
     }
 }

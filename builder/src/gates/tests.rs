@@ -45,6 +45,13 @@ fn normal_after(history: &[HistoryEvent]) -> Baseline {
     Baseline::of(day(), history, &BTreeMap::new())
 }
 
+/// What is normal, where only these numbers are known.
+fn norms<const N: usize>(known: [(Gate, f64); N]) -> Baseline {
+    let mut baseline = Baseline::default();
+    known.into_iter().for_each(|(gate, norm)| baseline.norms[gate] = Some(norm));
+    baseline
+}
+
 fn week() -> Baseline {
     normal_after(&(1..=7).map(|back| built(back, 990 + u64::from(back))).collect::<Vec<_>>())
 }
@@ -111,7 +118,7 @@ fn each_number_is_refused_just_outside_its_band() {
 #[test]
 fn a_high_overlap_passes_whatever_the_norm_and_none_at_all_never() {
     let gates = Gates { overlap: Limits { floor: 0.01, band: 1.0, cap: 0.9 }, ..Gates::default() };
-    let baseline = Baseline { overlap: Some(0.999), ..Baseline::default() };
+    let baseline = norms([(Gate::Overlap, 0.999)]);
     let at = |share| DayCounts { overlap: Some(Overlap { share, deviation: 0.0 }), ..normal() };
     let passed =
         |share| evaluate(&at(share), &baseline, &gates).iter().all(|verdict| verdict.passed);
@@ -121,7 +128,7 @@ fn a_high_overlap_passes_whatever_the_norm_and_none_at_all_never() {
 
 #[test]
 fn norms_come_from_the_last_accepted_build_of_each_of_seven_days_however_old() {
-    let norm = |events: &[HistoryEvent]| normal_after(events).ids;
+    let norm = |events: &[HistoryEvent]| normal_after(events).norms[Gate::Ids];
     assert_eq!(norm(&[]), None);
     assert_eq!(norm(&[built(401, 100), built(0, 200)]), None, "too old, and the day itself");
     assert_eq!(norm(&[built(400, 100), built(8, 200), built(20, 300)]), Some(200.0));
@@ -140,20 +147,21 @@ fn norms_come_from_the_last_accepted_build_of_each_of_seven_days_however_old() {
 fn a_day_that_was_rolled_back_is_no_norm() {
     let rollback = event(EventKind::Repoint, Outcome::Published, 1, 3, 7);
     let mut events = vec![built(1, 100), built(2, 200), rollback];
-    assert_eq!(normal_after(&events).ids, Some(200.0));
+    assert_eq!(normal_after(&events).norms[Gate::Ids], Some(200.0));
     let forward = HistoryEvent {
         blob: Some(blob(100)),
         ..event(EventKind::Repoint, Outcome::Published, 1, 4, 7)
     };
     events.push(forward);
-    assert_eq!(normal_after(&events).ids, Some(150.0), "pointed forward again");
+    assert_eq!(normal_after(&events).norms[Gate::Ids], Some(150.0), "pointed forward again");
 }
 
 #[test]
 fn a_day_that_was_rolled_back_by_hand_is_no_norm_either() {
     let history = [built(1, 100), built(2, 200), built(3, 250)];
     let named = |digit: u8| [(day().minus(1), PointerNow::Blob(blob(digit)))].into();
-    let ids = |named: &BTreeMap<Day, PointerNow>| Baseline::of(day(), &history, named).ids;
+    let ids =
+        |named: &BTreeMap<Day, PointerNow>| Baseline::of(day(), &history, named).norms[Gate::Ids];
     assert_eq!(ids(&named(100)), Some(200.0), "what its build published");
     assert_eq!(ids(&named(200)), Some(225.0), "another day's");
     assert_eq!(
@@ -172,7 +180,7 @@ fn a_day_that_was_rolled_back_by_hand_is_no_norm_either() {
     );
     let again = [&history[..], &[event(EventKind::Build, Outcome::Published, 1, 5, 40)]].concat();
     let earlier = Baseline::of(day(), &again, &named(100));
-    assert_eq!(earlier.ids, Some(200.0), "an earlier build of the day");
+    assert_eq!(earlier.norms[Gate::Ids], Some(200.0), "an earlier build of the day");
 }
 
 #[test]
@@ -191,7 +199,10 @@ fn a_build_that_was_killed_after_its_pointer_counts_whoever_runs_it_again() {
         let of = |named: &PointerNow| {
             Baseline::of(day(), &history, &[(day().minus(1), named.clone())].into())
         };
-        assert_eq!((of(&here).ids, of(&here).nulls.is_some()), (Some(100.0), true));
+        assert_eq!(
+            (of(&here).norms[Gate::Ids], of(&here).norms[Gate::Nulls].is_some()),
+            (Some(100.0), true)
+        );
         assert_eq!(
             (of(&other), of(&PointerNow::Unknown)),
             (Baseline::default(), Baseline::default())
@@ -219,14 +230,14 @@ fn files_and_bytes_are_judged_on_both_sides_of_wide_bands() {
     // Older records do not have these numbers.
     let old = |back| HistoryEvent { files: None, input_bytes: None, ..built(back, 1_000) };
     let baseline = normal_after(&[old(1), old(2), built(3, 1_000)]);
-    assert_eq!((baseline.files, baseline.stable_files), (Some(24.0), None));
+    assert_eq!((baseline.norms[Gate::Files], baseline.stable_files), (Some(24.0), None));
     let none = normal_after(&[old(1)]);
     assert_eq!(refused(DayCounts { files: Some(9_000), ..normal() }, &none), [""; 0]);
 }
 
 #[test]
 fn half_of_the_ids_passes_unless_half_of_the_files_are_missing() {
-    let baseline = Baseline { ids: Some(5_000.0), files: Some(2.0), ..Baseline::default() };
+    let baseline = norms([(Gate::Ids, 5_000.0), (Gate::Files, 2.0)]);
     let of = |ids, files| {
         let counts = DayCounts { ids, rows: ids, nulls: 0, overlap: None, files, ..normal() };
         let verdicts = evaluate(&counts, &baseline, &Gates::default());
@@ -281,4 +292,9 @@ fn a_refusal_says_its_numbers() {
         verdicts[0].to_string(),
         "ids: distinct IDs 10 lies outside 497 to 1988 (usual: 994)"
     );
+}
+
+#[test]
+fn the_list_of_all_gates_is_in_the_order_of_their_numbers() {
+    assert!(Gate::ALL.into_iter().enumerate().all(|(number, gate)| gate as usize == number));
 }
