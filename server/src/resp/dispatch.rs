@@ -84,7 +84,7 @@ pub(super) fn run(
             let begin = if number == 0 { 0 } else { ends[number - 1] };
             &arguments[begin..ends[number]]
         };
-        if session.is_authenticated && session.transaction.is_none() {
+        if session.is_authenticated() && session.transaction.is_none() {
             let done = pipeline::run(session, request, next, ends.len(), out);
             if done > 0 {
                 next += done;
@@ -117,7 +117,7 @@ fn run_one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
         Ok(command) if !command.takes(request.len()) => {
             Err(refusal(session, command, wrong_number(command.name)))
         }
-        Ok(command) if !session.is_authenticated && !command.needs_no_auth => {
+        Ok(command) if !session.is_authenticated() && !command.needs_no_auth => {
             Err(refusal(session, command, "NOAUTH Authentication required.".into()))
         }
         Ok(command) if session.transaction.is_some() && !command.is_immediate => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -160,28 +160,12 @@ async fn accept(
         shared.clients().insert(id, known.clone());
         let connected = Connected { shared: shared.clone(), id };
         let session = Session::new(shared.clone(), known.clone());
-        known.set_logged_in(session.is_authenticated);
         let (running, mut stopped) = (running.clone(), stopped.clone());
         let tls = tls.clone();
         tokio::spawn(async move {
-            let serving = async {
-                match tls {
-                    None => serve_connection(stream, session, &mut stopped).await,
-                    Some(tls) => {
-                        let stream = tokio::select! {
-                            stream = tls::accept(&tls, stream, PLAIN, &mut stopped) => stream,
-                            () = known.killed.notified() => None,
-                        };
-                        match stream {
-                            Some(stream) => serve_connection(stream, session, &mut stopped).await,
-                            None => Ok(()),
-                        }
-                    }
-                }
-            };
             tokio::select! {
                 // A client may close its connection at any time; that is no error.
-                _ = serving => {}
+                _ = serve_client(stream, tls, session, &mut stopped) => {}
                 // At once, also while replies wait for a client that does not read them.
                 () = known.make_way.notified() => {}
             }
@@ -205,6 +189,24 @@ impl Drop for Connected {
     }
 }
 
+/// Serves a connection, after its handshake if the address speaks TLS.
+async fn serve_client(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    session: Session,
+    stopped: &mut watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let Some(tls) = tls else { return serve_connection(stream, session, stopped).await };
+    let stream = tokio::select! {
+        stream = tls::accept(&tls, stream, PLAIN, stopped) => stream,
+        () = session.known.killed.notified() => None,
+    };
+    match stream {
+        Some(stream) => serve_connection(stream, session, stopped).await,
+        None => Ok(()),
+    }
+}
+
 /// Reads, runs and answers until either side closes the connection.
 async fn serve_connection(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -218,7 +220,7 @@ async fn serve_connection(
     loop {
         reserve(&mut buffer);
         let read = tokio::select! {
-            () = tokio::time::sleep_until(auth_due), if !session.is_authenticated => return Ok(()),
+            () = tokio::time::sleep_until(auth_due), if !session.is_authenticated() => return Ok(()),
             read = stream.read_buf(&mut buffer) => read?,
             () = known.killed.notified() => return Ok(()),
             () = connections::until_stopped(stopped) => return Ok(()),
@@ -227,7 +229,7 @@ async fn serve_connection(
             return Ok(());
         }
         // Before the requests are run: a RESET may end the login.
-        if session.is_authenticated {
+        if session.is_authenticated() {
             auth_due = Instant::now() + AUTH_DEADLINE;
         }
         while !buffer.is_empty() {
@@ -241,7 +243,6 @@ async fn serve_connection(
             }
             buffer.advance(used);
         }
-        known.set_logged_in(session.is_authenticated);
     }
 }
 
@@ -270,7 +271,7 @@ async fn batch(
     let (mut arguments, mut ends, mut used) = (Vec::new(), Vec::new(), 0);
     let mut malformed = None;
     let mut inline = None;
-    scanner.is_unauthenticated = !session.is_authenticated;
+    scanner.is_unauthenticated = !session.is_authenticated();
     while ends.len() < MAX_BATCH {
         match scanner.scan(&bytes[used..], &mut arguments) {
             Ok(Some(Request::Array(length))) => {
@@ -321,10 +322,6 @@ async fn run(
     let mut from = 0;
     loop {
         let next = dispatch::run(session, arguments, ends, from, out);
-        if session.is_authenticated {
-            // Before its reply, and before anything is waited for: it makes way for nobody now.
-            session.known.set_logged_in(true);
-        }
         for ticket in std::mem::take(&mut session.tickets) {
             if let Err(why) = ticket.wait().await {
                 // All replies to changes are errors now: the other tickets change none.

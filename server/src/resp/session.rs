@@ -32,7 +32,6 @@ pub(crate) struct Session {
     pub(crate) known: Arc<ClientEntry>,
     pub(crate) is_v3: bool,
     pub(crate) database: u8,
-    pub(crate) is_authenticated: bool,
     pub(crate) name: Vec<u8>,
     pub(crate) library: (Vec<u8>, Vec<u8>),
     pub(crate) transaction: Option<Transaction>,
@@ -84,13 +83,12 @@ pub(crate) struct Transaction {
 
 impl Session {
     pub(crate) fn new(shared: Arc<RespState>, known: Arc<ClientEntry>) -> Session {
-        let is_authenticated = shared.live.token().is_none();
+        known.set_authenticated(shared.live.token().is_none());
         Session {
             shared,
             known,
             is_v3: false,
             database: 0,
-            is_authenticated,
             name: Vec::new(),
             library: (Vec::new(), Vec::new()),
             transaction: None,
@@ -111,7 +109,13 @@ impl Session {
     pub(crate) fn reset(&mut self) {
         (self.is_v3, self.database, self.transaction) = (false, 0, None);
         self.name.clear();
-        self.is_authenticated = self.live().token().is_none();
+        self.known.set_authenticated(self.live().token().is_none());
+    }
+
+    /// Whether the client has presented the token, or needs none.
+    #[inline]
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.known.is_authenticated()
     }
 
     /// Lets other connections see what this one tells of itself.

@@ -49,7 +49,7 @@ impl RespState {
     /// whether there was one.
     pub(super) fn end_oldest_stranger(&self) -> bool {
         let mut clients = self.clients();
-        let mut strangers = clients.iter().filter(|(_, client)| !client.has_logged_in());
+        let mut strangers = clients.iter().filter(|(_, client)| !client.is_authenticated());
         let Some(oldest) = strangers.next().map(|(id, _)| *id) else { return false };
         if let Some(client) = clients.remove(&oldest) {
             client.make_way.notify_one();
@@ -69,7 +69,7 @@ pub(crate) struct ClientEntry {
     last_used: AtomicU64,
     info: Mutex<ClientInfo>,
     /// Whether it has presented the token, or needs none.
-    has_logged_in: AtomicBool,
+    is_authenticated: AtomicBool,
     /// Notified by CLIENT KILL: this connection ends when what it runs is answered.
     pub(crate) killed: Notify,
     /// Notified when this connection is to end at once, for a new one.
@@ -91,16 +91,26 @@ impl ClientEntry {
     pub(super) fn new(id: u64, address: String, local: String) -> ClientEntry {
         let (info, killed, make_way) = (Mutex::default(), Notify::new(), Notify::new());
         let (since, last_used) = (Instant::now(), AtomicU64::new(0));
-        let has_logged_in = AtomicBool::new(false);
-        ClientEntry { id, address, local, since, last_used, info, has_logged_in, killed, make_way }
+        let is_authenticated = AtomicBool::new(false);
+        ClientEntry {
+            id,
+            address,
+            local,
+            since,
+            last_used,
+            info,
+            is_authenticated,
+            killed,
+            make_way,
+        }
     }
 
-    fn has_logged_in(&self) -> bool {
-        self.has_logged_in.load(Ordering::Relaxed)
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.is_authenticated.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_logged_in(&self, has_logged_in: bool) {
-        self.has_logged_in.store(has_logged_in, Ordering::Relaxed);
+    pub(crate) fn set_authenticated(&self, is_authenticated: bool) {
+        self.is_authenticated.store(is_authenticated, Ordering::Relaxed);
     }
 
     pub(crate) fn info(&self) -> MutexGuard<'_, ClientInfo> {

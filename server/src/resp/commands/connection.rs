@@ -47,7 +47,7 @@ struct Hello {
 
 impl Hello {
     fn parse(session: &Session, request: &[&[u8]]) -> Result<Hello, Fault> {
-        let (is_v3, is_authenticated) = (session.is_v3, session.is_authenticated);
+        let (is_v3, is_authenticated) = (session.is_v3, session.is_authenticated());
         let mut hello = Hello { is_v3, name: None, is_authenticated };
         let mut credentials = None;
         if let Some(version) = request.get(1) {
@@ -93,7 +93,8 @@ fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
                 .into(),
         );
     }
-    (session.is_authenticated, session.is_v3) = (true, is_v3);
+    session.known.set_authenticated(true);
+    session.is_v3 = is_v3;
     session.name = name.unwrap_or_else(|| session.name.clone());
     session.publish();
     reply.is_v3 = is_v3;
@@ -133,7 +134,7 @@ fn auth(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
             .into());
     }
     check(session, user, password)?;
-    session.is_authenticated = true;
+    session.known.set_authenticated(true);
     reply.ok();
     Ok(())
 }
