@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::access::WriteAccess;
+use super::task_context::TaskContext;
 use crate::clock::Clock;
 use crate::live::set::LiveSet;
 
@@ -29,8 +30,9 @@ pub(in crate::live) struct LeaseRenewer {
     node: String,
     length: Duration,
     clock: Clock,
-    /// Whose lease it is; `None` only in tests.
-    set: Option<Arc<LiveSet>>,
+    /// Whose lease it is. It is left to others when the log of this set turns out to be an older
+    /// copy, and kept to its end when not all of that log is in the store.
+    set: Arc<LiveSet>,
     own_epoch: Option<u64>,
     /// What was read last, and since when it has been the same.
     seen: Option<(SeenVersion, Instant)>,
@@ -44,34 +46,16 @@ pub(in crate::live) struct Holder {
 
 impl LeaseRenewer {
     pub(in crate::live) fn new(
-        filter: FilterName,
-        access: Arc<WriteAccess>,
-        store: Store,
-        clock: Clock,
+        context: TaskContext,
         holder: Holder,
         length: Duration,
     ) -> LeaseRenewer {
+        let TaskContext { filter, set, access, store, clock } = context;
         let node = format!("{:016x}", holder.node);
         // People read it in errors: a server without a name has the number of its log there.
         let server = if holder.server.is_empty() { node.clone() } else { holder.server };
-        LeaseRenewer {
-            filter,
-            access,
-            store,
-            server,
-            node,
-            length,
-            clock,
-            set: None,
-            own_epoch: None,
-            seen: None,
-        }
-    }
-
-    /// Leaves the lease to others when the log of this set turns out to be an older copy, and keeps
-    /// it to its end when not all of that log is in the store.
-    pub(in crate::live) fn with_set(self, set: Arc<LiveSet>) -> LeaseRenewer {
-        LeaseRenewer { set: Some(set), ..self }
+        let (own_epoch, seen) = (None, None);
+        LeaseRenewer { filter, access, store, server, node, length, clock, set, own_epoch, seen }
     }
 
     /// Keeps the lease until `stopping`, then gives it back.
@@ -90,7 +74,7 @@ impl LeaseRenewer {
                 changed = stopping.changed() => {
                     // A successor would take what is not in the store for new. A start on the same
                     // data folder knows it, and has the same lease.
-                    if changed.is_ok() && (self.is_of_older_copy() || self.is_all_shipped()) {
+                    if changed.is_ok() && (self.is_of_older_copy() || self.set.is_all_shipped()) {
                         let _ = tokio::time::timeout(pause, self.give_back()).await;
                     }
                     return;
@@ -99,13 +83,8 @@ impl LeaseRenewer {
         }
     }
 
-    fn is_all_shipped(&self) -> bool {
-        self.set.as_ref().is_none_or(|set| set.is_all_shipped())
-    }
-
     fn is_of_older_copy(&self) -> bool {
-        let log = self.set.as_ref().and_then(|set| set.log());
-        log.is_some_and(|log| log.is_older_copy())
+        self.set.log().is_some_and(|log| log.is_older_copy())
     }
 
     /// Reads the lease, and takes or renews it if that may be.
@@ -185,19 +164,24 @@ impl LeaseRenewer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::options::{Kind, Options};
     use crate::live::replication::role::LiveRole;
+    use crate::live::{Key, Live, LiveConfig};
 
     #[test]
     fn a_lease_names_its_holder_and_is_no_shorter_than_the_holder_counts() {
         let folder = tempfile::TempDir::new().unwrap();
+        let store = Store::create(folder.path().to_str().unwrap()).unwrap();
+        let live = Live::open(LiveConfig::new(None)).unwrap();
+        let key = Key { database: 0, name: b"rt".as_slice().into() };
+        let set = live.make(&key, Options::of(Kind::Set), live.now()).unwrap();
         let filter: FilterName = "rt".parse().unwrap();
+        let access = Arc::new(WriteAccess::new(filter.clone(), LiveRole::Decide, true));
+        let context = TaskContext { filter, set, access, store, clock: Clock::system() };
         for (name, length_ms, stated) in [("", 1_900, 2), ("west-3", 3_000, 3)] {
-            let access = WriteAccess::new(filter.clone(), LiveRole::Decide, true);
-            let store = Store::create(folder.path().to_str().unwrap()).unwrap();
-            let (access, holder) =
-                (Arc::new(access), Holder { server: name.to_owned(), node: 0x1f });
-            let (clock, length) = (Clock::system(), Duration::from_millis(length_ms));
-            let renewer = LeaseRenewer::new(filter.clone(), access, store, clock, holder, length);
+            let holder = Holder { server: name.to_owned(), node: 0x1f };
+            let length = Duration::from_millis(length_ms);
+            let renewer = LeaseRenewer::new(context.clone(), holder, length);
             let lease = renewer.lease(1, Timestamp::MAX);
             let named = if name.is_empty() { "000000000000001f" } else { name };
             assert_eq!((lease.decider.as_str(), lease.seconds), (named, stated));

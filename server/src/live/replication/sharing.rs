@@ -131,11 +131,10 @@ fn tasks_of(shared: SharedSet, context: &TaskContext, live: &Live) -> Tasks {
 
 /// Who keeps the lease of a set, where there is one.
 fn renewer_of(length: Duration, context: &TaskContext, live: &Live) -> Option<LeaseRenewer> {
-    let TaskContext { filter, set, access, store, clock } = context.clone();
-    access.uses_lease().then(|| {
-        let node = set.log().map_or_else(|| random().max(1), |log| log.node());
+    context.access.uses_lease().then(|| {
+        let node = context.set.log().map_or_else(|| random().max(1), |log| log.node());
         let holder = Holder { server: live.name().to_owned(), node };
-        LeaseRenewer::new(filter, access, store, clock, holder, length).with_set(set)
+        LeaseRenewer::new(context.clone(), holder, length)
     })
 }
 
