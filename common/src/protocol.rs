@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use bloomsday_common::pointer::Pointer;
-//! use bloomsday_common::protocol::{RecordState, FollowStep, days_to_follow, follow_pointer};
+//! use bloomsday_common::protocol::{FollowStep, RecordState, days_to_follow, follow_pointer};
 //!
 //! let today = "2026-11-19".parse()?;
 //! let days = days_to_follow(today, None, 3);

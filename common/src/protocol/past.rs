@@ -184,7 +184,7 @@ impl DayEvents<'_> {
     /// The events that certainly moved the pointer: every published one; and of the interrupted
     /// ones the first for each blob that the pointer named and that no published event wrote. A
     /// later one may have stopped before its write.
-    fn moves(&self, published: &BTreeSet<BlobKey>) -> Vec<&HistoryEvent> {
+    fn moves(&self, published: &BTreeSet<BlobKey>) -> Moves<'_> {
         let of =
             |outcome: Outcome| self.0.iter().copied().filter(move |event| event.outcome == outcome);
         let mut moves: Vec<&HistoryEvent> = of(Outcome::Published).collect();
@@ -196,19 +196,19 @@ impl DayEvents<'_> {
                 moves.push(event);
             }
         }
-        moves
+        Moves(moves)
     }
 
     /// Whether a person wrote this pointer of `day`. Three signs distinguish a build's own record
     /// from a copy of it.
     fn is_by_hand(&self, day: Day, pointer: &Pointer, published: &BTreeSet<BlobKey>) -> bool {
-        let is_builds = pointer.blob.day == day && pointer.kind == Some(EventKind::Build);
-        let Some(written) = pointer.published_at.filter(|_| is_builds) else { return true };
-        let moves = Moves(self.moves(published));
+        let is_of_build = pointer.blob.day == day && pointer.kind == Some(EventKind::Build);
+        let Some(written) = pointer.published_at.filter(|_| is_of_build) else { return true };
+        let moves = self.moves(published);
         self.was_replaced_after(pointer, written)
             || moves.have_left_for_good(&pointer.blob)
             // Without any record, nothing is known.
-            || !(moves.0.is_empty() || self.can_be_a_builds(pointer, &moves))
+            || !(moves.0.is_empty() || self.can_be_of_build(pointer, &moves))
     }
 
     /// Whether an event that began after this pointer was written found, or made, it name another
@@ -219,7 +219,7 @@ impl DayEvents<'_> {
     }
 
     /// Whether a build of the day can have written this record.
-    fn can_be_a_builds(&self, pointer: &Pointer, moves: &Moves<'_>) -> bool {
+    fn can_be_of_build(&self, pointer: &Pointer, moves: &Moves<'_>) -> bool {
         self.0.iter().any(|event| {
             event.kind == EventKind::Build
                 && event.blob.as_ref() == Some(&pointer.blob)
