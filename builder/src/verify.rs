@@ -96,8 +96,7 @@ pub fn overlap<H: IdHash>(
     Ok(overlap_of(misses, distinct.n_ids(), earlier_fpp))
 }
 
-/// The overlap, if `misses` of `n` IDs are not in a filter with this
-/// fpp.
+/// The overlap, if `misses` of `n` IDs are not in a filter with this fpp.
 pub(crate) fn overlap_of(misses: u64, n: u64, earlier_fpp: f64) -> Overlap {
     let n = n as f64;
     let share = 1.0 - misses as f64 / n;

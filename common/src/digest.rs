@@ -277,25 +277,15 @@ mod tests {
 
     #[test]
     fn subtrees_have_the_digest_of_all_bytes() {
-        let bytes: Vec<u8> =
-            (0..11 * DigestTree::SUBTREE_BYTES + 5).map(|i| (i % 251) as u8).collect();
-        let subtree = DigestTree::SUBTREE_BYTES;
-        let ends = [
-            0,
-            1,
-            subtree - 1,
-            subtree,
-            subtree + 1,
-            2 * subtree,
-            3 * subtree + 7,
-            8 * subtree,
-            11 * subtree + 5,
-        ];
-        for len in ends {
+        const BYTES: usize = DigestTree::SUBTREE_BYTES;
+        let bytes: Vec<u8> = (0..11 * BYTES + 5).map(|i| (i % 251) as u8).collect();
+        let whole = [0, 1, 2, 8].map(|subtrees| subtrees * BYTES);
+        for len in whole.into_iter().chain([1, BYTES - 1, BYTES + 1, 3 * BYTES + 7, 11 * BYTES + 5])
+        {
             let mut tree = DigestTree::new(len);
             // In any order.
-            for (i, bytes) in bytes[..len].chunks(subtree).enumerate().rev() {
-                tree.set(i * subtree, DigestTree::chaining_value(len, i * subtree, bytes));
+            for (i, bytes) in bytes[..len].chunks(BYTES).enumerate().rev() {
+                tree.set(i * BYTES, DigestTree::chaining_value(len, i * BYTES, bytes));
             }
             let expected = Digest::new(*blake3::hash(&bytes[..len]).as_bytes());
             assert_eq!(tree.finish(), expected, "{len} bytes");
