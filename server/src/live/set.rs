@@ -297,16 +297,14 @@ impl LiveSet {
     }
 
     /// What is changed after this call has a time of `now` or later, also if its caller read the
-    /// clock up to [`MAX_STALL_MS`] before. Returns how far the last change is in the future, in
-    /// milliseconds.
-    pub(in crate::live) fn mark(&self, now: u64) -> u64 {
+    /// clock up to [`MAX_STALL_MS`] before.
+    pub(in crate::live) fn mark(&self, now: u64) {
         let mut state = lock(&self.state);
         if state.marked_ms.saturating_sub(now) > MAX_STALL_MS {
             // The clock was set back.
             state.marked_ms = now;
         }
         state.marked_ms = state.marked_ms.max(now);
-        state.last_ms.saturating_sub(now)
     }
 
     /// Whether a change can be made now.

@@ -209,8 +209,8 @@ impl LogShipper {
     /// Ships all that is synced.
     async fn ship(&mut self) -> Result<(), ShipError> {
         let began = self.clock.now_ms();
-        let ahead_ms = self.set.mark(began);
-        self.warn_of_clock(ahead_ms);
+        self.set.mark(began);
+        self.warn_of_clock(self.set.clock_ahead_ms(began));
         let (last_seq, synced) = (self.log.last_seq(), self.log.synced_seq());
         // While IDs are added there are always frames that are not synced: those of an earlier
         // round say how far it is.

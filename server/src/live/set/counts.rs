@@ -15,6 +15,11 @@ pub(crate) struct Size {
 }
 
 impl LiveSet {
+    /// How far the time of the last change is in the future, in milliseconds.
+    pub(in crate::live) fn clock_ahead_ms(&self, now: u64) -> u64 {
+        lock(&self.state).last_ms.saturating_sub(now)
+    }
+
     /// How many IDs are alive, the bytes of the table, and how many were deleted.
     pub(crate) fn size(&self, now: u64) -> Size {
         self.tick(now);
@@ -44,6 +49,7 @@ impl LiveSet {
             confirmed: count(&self.absorb.confirmed),
             unconfirmed: count(&self.absorb.unconfirmed),
             absorbed_day: self.absorb.day(),
+            clock_ahead_seconds: self.clock_ahead_ms(now) as f64 / 1e3,
             lag_seconds: ship_lag.into_iter().chain(follow_lag).reduce(f64::max),
             ship_lag_seconds: ship_lag,
             share: access.map(ShareStatus::of),
