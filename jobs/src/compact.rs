@@ -23,7 +23,7 @@ use crate::config::{BuildOverrides, Settings, WindowMissing};
 use crate::error::Error;
 use crate::filters::unknown;
 use crate::output::{Output, binary_size, thousands};
-use crate::place::ensure_not_in_store;
+use crate::place::{ensure_not_in_store, real_file};
 use crate::resources::Resources;
 
 /// Rows of a row group: some MB.
@@ -68,7 +68,7 @@ impl Compact {
             dry_run,
             ..BuildOverrides::default()
         };
-        let file = to.unwrap_or_else(|| format!("{filter}-{day}.parquet").into());
+        let file = real_file(&to.unwrap_or_else(|| format!("{filter}-{day}.parquet").into()))?;
         ensure_not_in_store(&file)?;
         let job = settings.build_job(filter.clone(), day, overrides)?;
         let store = settings.open_store()?;

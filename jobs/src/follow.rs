@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::followed::followed_blob;
 use crate::inspect;
 use crate::output::{Output, binary_size, say};
-use crate::place::{ensure_not_in_store, in_store};
+use crate::place::{ensure_not_in_store, in_store, real_file};
 use crate::signals::EndSignals;
 
 /// Keep a file equal to the blob that a server would load: the pin's, else the newest pointer's.
@@ -53,18 +53,7 @@ impl Follow {
         output: &Output,
     ) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
-        // A link stays one, and the file that it names is replaced.
-        match self.to.canonicalize() {
-            Ok(path) => self.to = path,
-            Err(source) if self.to.is_symlink() => {
-                let path = self.to.display();
-                let doing = format!(
-                    "find the file that the link {path} names (remove the link, or make that file)"
-                );
-                return Err(Error::System { doing, source });
-            }
-            Err(_) => {}
-        }
+        self.to = real_file(&self.to)?;
         check_place(&self.to, &store)?;
         let max_age_days = settings.max_age_days(&self.filter);
         let mut last_followed = self.followed_before();

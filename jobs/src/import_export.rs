@@ -17,7 +17,7 @@ use crate::config::Settings;
 use crate::error::{Error, exit};
 use crate::inspect;
 use crate::output::{Output, say, who};
-use crate::place::ensure_not_in_store;
+use crate::place::{ensure_not_in_store, real_file};
 use crate::remedy;
 use crate::report::describe;
 
@@ -92,7 +92,13 @@ impl Export {
             Format::Guava => ("Guava", Layout::Guava),
             Format::Spark => ("Spark", Layout::Spark2),
         };
-        match &self.output {
+        let file = self.output.filter(|path| path != Path::new("-"));
+        let file = file.map(|path| real_file(&path)).transpose()?;
+        match &file {
+            Some(path) if Path::new(&self.blob).canonicalize().is_ok_and(|blob| blob == *path) => {
+                let path = path.display();
+                return Err(Error::Usage(format!("{path} is the blob itself: name another file")));
+            }
             Some(path) => drop(ensure_not_in_store(path)?),
             None if std::io::stdout().is_terminal() && !self.dry_run => {
                 let why = "a terminal cannot show the bytes of a filter: name a file with `--output FILE`";
@@ -119,7 +125,7 @@ impl Export {
         if self.dry_run {
             return Ok(ExitCode::SUCCESS);
         }
-        let (doing, written) = match &self.output {
+        let (doing, written) = match &file {
             Some(path) => (format!("write {}", path.display()), write_file(path, filter.body())),
             None => ("write to stdout".into(), std::io::stdout().write_all(filter.body())),
         };
@@ -136,8 +142,7 @@ impl Export {
 fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     match path.metadata() {
         Ok(there) if !there.is_file() => std::fs::write(path, bytes),
-        Ok(_) => atomic_file::write(&path.canonicalize()?, bytes, |_| {}),
-        Err(_) => atomic_file::write(path, bytes, |_| {}),
+        _ => atomic_file::write(path, bytes, |_| {}),
     }
 }
 

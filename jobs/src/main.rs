@@ -154,8 +154,16 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let output = Output::new(cli.global.json, cli.global.quiet);
-    start_logging(&cli.global);
-    match run(cli, is_flag(&matches, "store"), &output) {
+    // They retry for half a minute, in which a mistyped address would look like a program that
+    // hangs.
+    let is_patient = matches!(cli.command, Command::Build(_) | Command::Schedule(_));
+    start_logging(&cli.global, is_patient);
+    let store_is_flag = is_flag(&matches, "store");
+    remedy::repeat_flags(
+        cli.global.store.as_deref().filter(|_| store_is_flag),
+        cli.global.config.as_deref().filter(|_| is_flag(&matches, "config")),
+    );
+    match run(cli, store_is_flag, &output) {
         Ok(code) => output::exit_code(code),
         Err(error) => {
             // A message of this program may have several lines. Values in it have been made single
@@ -244,19 +252,23 @@ fn one_line(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> f
     }
 }
 
-fn start_logging(global: &Global) {
+/// Logs to stderr from now on. The retries of a store are logged with `--verbose`, and by default
+/// where it `logs_retries`.
+fn start_logging(global: &Global, logs_retries: bool) {
     let level = match (global.quiet, global.verbose) {
         (true, _) => "warn",
         (false, 0) => "info",
         (false, 1) => "debug",
         (false, _) => "trace",
     };
-    // Dependencies log below `warn` only at the level `trace`; RUST_LOG overrides this.
+    let retries = if level == "debug" || logs_retries && level == "info" { "info" } else { "warn" };
+    // Other dependencies log below `warn` only at the level `trace`; RUST_LOG overrides this.
     let default = match level {
         "trace" => "trace".to_owned(),
-        level => {
-            format!("warn,bloomsday={level},bloomsday_builder={level},bloomsday_server={level}")
-        }
+        level => format!(
+            "warn,bloomsday={level},bloomsday_builder={level},bloomsday_server={level},\
+             object_store::client::retry={retries}"
+        ),
     };
     let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
         Ok(text) if !text.is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|why| {

@@ -27,6 +27,26 @@ pub(crate) fn ensure_not_in_store(path: &Path) -> Result<PathBuf, Error> {
     if is_in_store { Err(in_store(path)) } else { Ok(folder) }
 }
 
+/// The file to write under this name: a link stays one, and the file that it names is replaced.
+///
+/// # Errors
+/// The link names no file.
+pub(crate) fn real_file(path: &Path) -> Result<PathBuf, Error> {
+    match path.metadata() {
+        Ok(about) if about.is_file() => path.canonicalize(),
+        Err(why) if path.is_symlink() => Err(why),
+        // A pipe or a device has no other name, and what is not there is made.
+        _ => return Ok(path.to_owned()),
+    }
+    .map_err(|source| {
+        let path = path.display();
+        let doing = format!(
+            "find the file that the link {path} names (remove the link, or make that file)"
+        );
+        Error::System { doing, source }
+    })
+}
+
 pub(crate) fn in_store(path: &Path) -> Error {
     Error::Usage(format!("{} is in a store: name a file in another place", path.display()))
 }

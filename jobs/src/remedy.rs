@@ -1,9 +1,38 @@
 //! Remedies as the commands and settings of this program: the one place that knows both. The
 //! libraries name what to do as data.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write};
+use std::path::Path;
+use std::sync::OnceLock;
 
+use bloomsday_common::redact::redact_url;
 use bloomsday_common::remedy::Remedy;
+
+/// The flags with which this program was given its store and configuration. A command that somebody
+/// pastes must not act on another store.
+static FLAGS: OnceLock<String> = OnceLock::new();
+
+/// Remembers the flags that commands in remedies repeat. Call it once, before any remedy.
+pub(crate) fn repeat_flags(store: Option<&str>, config: Option<&Path>) {
+    let mut flags = String::new();
+    let store = store.map(redact_url);
+    let config = config.map(|path| path.display().to_string());
+    for (name, value) in [("store", store), ("config", config)] {
+        if let Some(value) = value {
+            write!(flags, " --{name} {}", quoted(&value)).expect("memory takes the text");
+        }
+    }
+    FLAGS.set(flags).expect("it is called once");
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/.-_:@%+=,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
 
 /// The text of an error, with its remedy as what to type.
 pub(crate) fn explain(error: &impl Display, remedy: Option<Remedy>) -> String {
@@ -13,14 +42,15 @@ pub(crate) fn explain(error: &impl Display, remedy: Option<Remedy>) -> String {
 
 /// What to type, or what to write in the configuration.
 pub(crate) fn words(remedy: &Remedy) -> String {
+    let flags = FLAGS.get().map_or("", String::as_str);
     match remedy {
         Remedy::ReplacePointer { filter, day, to } => {
             let to = to.as_deref().unwrap_or("DAY");
-            format!("with `bloomsday repoint {filter} {day} --to {to}`")
+            format!("with `bloomsday repoint {filter} {day} --to {to}{flags}`")
         }
-        Remedy::RemovePin { filter } => format!("with `bloomsday unpin {filter}`"),
+        Remedy::RemovePin { filter } => format!("with `bloomsday unpin {filter}{flags}`"),
         Remedy::UseBlob { filter, day, blob } => {
-            format!("bloomsday repoint {filter} {day} --to {blob}")
+            format!("bloomsday repoint {filter} {day} --to {blob}{flags}")
         }
         Remedy::BuildFirst => {
             "`bloomsday build` makes the folder with the first day it publishes".into()
@@ -60,6 +90,13 @@ mod tests {
     use crate::error::Error;
 
     use super::*;
+
+    #[test]
+    fn a_word_for_a_shell_is_quoted_if_it_must_be() {
+        assert_eq!(quoted("s3://ads-filters/prod"), "s3://ads-filters/prod");
+        assert_eq!(quoted("/my disk/it's"), r"'/my disk/it'\''s'");
+        assert_eq!(quoted("$HOME"), "'$HOME'");
+    }
 
     #[test]
     fn an_error_of_a_library_says_what_to_type() {
