@@ -215,14 +215,18 @@ impl PublishPlan {
                     &format!("was rolled back from this very blob, and names {to}"),
                 )
             }
-            PublishDecision::Unreadable { why } => {
+            PublishDecision::Unreadable { why, may_be_rollback } => {
+                let (because, to) = match may_be_rollback {
+                    true => (": it may be a rollback from this build's blob", None),
+                    false => ("", Some(blob.to_string())),
+                };
                 return Err(StoreError::Record {
                     key: key::pointer(filter, *day),
-                    why: format!("{why} (a build does not overwrite it)"),
+                    why: format!("{why} (a build does not overwrite it{because})"),
                     remedy: Box::new(Remedy::ReplacePointer {
                         filter: filter.to_string(),
                         day: day.to_string(),
-                        to: Some(blob.to_string()),
+                        to,
                     }),
                 }
                 .into());

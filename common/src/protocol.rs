@@ -121,6 +121,8 @@ pub enum PublishDecision {
     Unreadable {
         /// What is wrong with it.
         why: String,
+        /// The pointer has named this blob before, so that it may be a rollback from it.
+        may_be_rollback: bool,
     },
 }
 
@@ -161,7 +163,10 @@ pub fn decide_publish(
             PublishDecision::Unchanged { unrecorded: past.is_unrecorded() }
         }
         _ if !unchanged_since_start => PublishDecision::Superseded { now: describe(now) },
-        RecordState::Unreadable(why) => PublishDecision::Unreadable { why: why.clone() },
+        RecordState::Unreadable(why) => PublishDecision::Unreadable {
+            why: why.clone(),
+            may_be_rollback: past.was_rejected(new) || past.had(new),
+        },
         now => {
             let named = now.found().map(|pointer| pointer.blob.clone());
             if past.was_rejected(new) || past.is_by_hand() && past.had(new) {

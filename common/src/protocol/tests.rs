@@ -298,7 +298,12 @@ fn a_copied_pointer_is_a_rollback() {
 
 #[test]
 fn an_unreadable_pointer_is_never_overwritten_by_a_build() {
-    assert!(matches!(decide(&garbage(), true, &had(&[])), PublishDecision::Unreadable { .. }));
+    let may_be_rollback = |past: &[HistoryEvent]| match decide(&garbage(), true, past) {
+        PublishDecision::Unreadable { may_be_rollback, .. } => may_be_rollback,
+        other => panic!("{other:?}"),
+    };
+    assert!(!may_be_rollback(&had(&[2])));
+    assert!(may_be_rollback(&had(&[1, 2])), "it has named the blob of this build");
 }
 
 #[test]

@@ -366,12 +366,28 @@ fn a_pointer_that_cannot_be_read_is_kept_by_builds_and_stops_nobody() {
         }
         // The remedy works as it was printed.
         let run = Publisher::day(backend, day).users(0..GOOD + 1).run().expect(7);
-        let blob = run.stderr.split("--to ").nth(1).unwrap().split('`').next().unwrap();
-        backend.bloomsday(&["repoint", "rt", day, "--to", blob]).run().expect(0);
+        let command = run.stderr.split("`bloomsday ").nth(1).unwrap().split('`').next().unwrap();
+        let words: Vec<&str> = command.split(' ').collect();
+        assert!(command.ends_with(&format!(" --store {}", backend.store)), "{command}");
+        bloomsday(&words).envs(&backend.env).run().expect(0);
         assert_eq!(good.daemon.reload("").0, 200);
         assert_eq!(good.daemon.status()["day"], day);
         backend.bloomsday(&["query", "rt", &user(GOOD)]).run().expect(0);
     }
+}
+
+#[test]
+fn the_remedy_for_a_mistyped_rollback_does_not_undo_it() {
+    let good = Good::local();
+    let day = good.day.as_str();
+    let build = || Publisher::day(&good.backend, day).users(0..GOOD + 1).run();
+    let bad = build().expect(0).json()["blob"].as_str().unwrap().to_owned();
+    good.backend.bloomsday(&["repoint", "rt", day, "--to", &good.before]).run().expect(0);
+    good.put_pointer(day, format!("rt/blobs/{}-oops", good.before).as_bytes());
+    let run = build().expect(7);
+    let run =
+        run.complains(&["it may be a rollback", &format!("bloomsday repoint rt {day} --to DAY")]);
+    assert!(!run.stderr.contains(&bad), "{}", run.stderr);
 }
 
 #[test]

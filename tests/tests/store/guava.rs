@@ -225,6 +225,9 @@ fn a_blocked_blob_cannot_be_exported_and_the_remedy_is_named() {
         let run = backend.bloomsday(&words).run().expect(2);
         run.complains(&[&key, "`blocked`", "--layout guava"]);
     }
+    let path = path.to_str().unwrap();
+    let words = ["export", path, "--format", "guava", "--output", path];
+    backend.bloomsday(&words).run().expect(2).complains(&["is the blob itself"]);
     assert!(!out.exists(), "something was written");
 }
 
