@@ -52,7 +52,7 @@ pub use live_lookup::LiveChange;
 use local::LocalRecords;
 pub use local::real_path;
 use objects::{ObjectRecords, Objects};
-pub use open::{Location, open_objects};
+pub use open::{Location, RETRY_LOG, open_objects};
 pub use prune::{Pruned, PrunedSegments};
 use records::RecordStore;
 #[cfg(feature = "redis")]

@@ -49,6 +49,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_common::redact::single_line;
+use bloomsday_common::store::RETRY_LOG;
 use clap::builder::Resettable;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -267,7 +268,7 @@ fn start_logging(global: &Global, logs_retries: bool) {
         "trace" => "trace".to_owned(),
         level => format!(
             "warn,bloomsday={level},bloomsday_builder={level},bloomsday_server={level},\
-             object_store::client::retry={retries}"
+             {RETRY_LOG}={retries}"
         ),
     };
     let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {

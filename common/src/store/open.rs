@@ -91,6 +91,9 @@ impl Store {
     }
 }
 
+/// The target of the log lines that say that a call of a store is retried, at the level `info`.
+pub const RETRY_LOG: &str = "object_store::client::retry";
+
 /// How a failed call of a store is retried over a network before it is an error.
 #[derive(Clone, Copy)]
 #[cfg_attr(
