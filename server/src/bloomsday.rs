@@ -13,7 +13,7 @@ use crate::cache;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;
-use crate::handle::{FilterHandle, ServedFilter};
+use crate::handle::{FilterHandle, Readiness, ServedFilter};
 use crate::heartbeat;
 #[cfg(feature = "live")]
 use crate::live::{Ack, Live, LiveConfig, Options, SharedSet, Sharing, Shipper};
@@ -57,11 +57,11 @@ pub struct Bloomsday {
     live: Option<Live>,
 }
 
-/// Starts a server, and returns when every filter is loaded, and the live IDs of other servers are
-/// here or cannot be read.
+/// Starts a server, and returns when every filter is ready: it is loaded, or has live IDs and the
+/// store has no day yet; and the live IDs of other servers are here or cannot be read.
 ///
 /// # Errors
-/// [`Error::NotReady`] when a filter is not loaded before `start_deadline`: the address of the
+/// [`Error::NotReady`] when a filter is not ready before `start_deadline`: the address of the
 /// store may be wrong. The error of [`Bloomsday::other_pointers`], at once, when the store keeps
 /// its pointers in another place. The errors of [`start_unloaded`].
 pub async fn start(config: Config) -> Result<Bloomsday, Error> {
@@ -83,19 +83,21 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
     match tokio::time::timeout(deadline, ready).await {
         Ok(ready) => ready.map(|()| bloomsday.clone()),
         Err(_) => {
-            let not_loaded = bloomsday.served.iter().find(|served| !served.is_loaded());
-            let waiting = not_loaded
-                .or_else(|| bloomsday.served.iter().find(|served| !served.has_others_live_ids()));
-            let (filter, why) = waiting.map_or((String::new(), String::new()), |served| {
-                let why = match not_loaded {
-                    Some(_) => {
-                        let error = served.status().last_error;
-                        error.unwrap_or_else(|| "the store has not answered yet".into())
-                    }
-                    None => "the live IDs of other servers are still being read".into(),
-                };
-                (served.name().to_string(), why)
-            });
+            let mut readiness = bloomsday.served.iter().map(|served| (served, served.readiness()));
+            let waiting = readiness.find(|(_, readiness)| *readiness != Readiness::Ready);
+            let (filter, why) =
+                waiting.map_or((String::new(), String::new()), |(served, waits)| {
+                    let why = match waits {
+                        Readiness::WithoutOthersLiveIds => {
+                            "the live IDs of other servers are still being read".into()
+                        }
+                        _ => {
+                            let error = served.status().last_error;
+                            error.unwrap_or_else(|| "the store has not answered yet".into())
+                        }
+                    };
+                    (served.name().to_string(), why)
+                });
             Err(Error::NotReady { filter, deadline, why })
         }
     }
@@ -382,13 +384,12 @@ impl Bloomsday {
     /// Whether the polling thread runs, every filter is loaded or answers from live IDs alone, and
     /// the live IDs of other servers are here. A stale filter counts as ready.
     pub fn is_ready(&self) -> bool {
-        self.is_polling() && self.not_ready(ServedFilter::is_ready).is_empty()
+        self.is_polling() && self.readiness().all(|(_, readiness)| readiness == Readiness::Ready)
     }
 
-    /// The names of the filters for which `is_ready` is false.
-    pub(crate) fn not_ready(&self, is_ready: impl Fn(&ServedFilter) -> bool) -> Vec<String> {
-        let not_ready = self.served.iter().filter(|served| !is_ready(served));
-        not_ready.map(|served| served.name().to_string()).collect()
+    /// Of each filter, whether a lookup in it has an answer now.
+    pub(crate) fn readiness(&self) -> impl Iterator<Item = (&FilterName, Readiness)> {
+        self.served.iter().map(|served| (served.name(), served.readiness()))
     }
 
     /// Whether the polling thread runs.

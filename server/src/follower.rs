@@ -35,6 +35,7 @@ use self::pin_watch::PinWatch;
 use self::resolve::{ResolveError, resolve};
 use self::round::{Attempt, RoundResult};
 use self::state::{FollowState, Next};
+use crate::all_loaded::AllLoaded;
 use crate::cache::LastFollowed;
 use crate::cache::writer::CacheWriter;
 use crate::config::{Config, FilterConfig};
@@ -42,7 +43,6 @@ use crate::generation::Generation;
 use crate::guard::hold::{Decision, GuardHold};
 use crate::handle::ServedFilter;
 use crate::loader::{Deltas, LoadError, Loader};
-use crate::readiness::Readiness;
 use crate::status::{PollStatus, ReloadOutcome, Reloaded};
 
 /// How long a start waits for the store before it uses the cached copy.
@@ -62,7 +62,7 @@ pub(crate) struct ReloadFlags {
 /// The rounds of one filter.
 pub(crate) struct Follower {
     served: Arc<ServedFilter>,
-    readiness: Arc<Readiness>,
+    all_loaded: Arc<AllLoaded>,
     max_age_days: u32,
     max_generations: usize,
     /// The status as it is published next.
@@ -89,12 +89,12 @@ impl Follower {
         served: Arc<ServedFilter>,
         filter: &FilterConfig,
         config: &Config,
-        readiness: Arc<Readiness>,
+        all_loaded: Arc<AllLoaded>,
     ) -> Follower {
         Follower {
             status: PollStatus::new(filter.guard),
             served,
-            readiness,
+            all_loaded,
             max_age_days: filter.max_age_days,
             max_generations: config.max_generations,
             state: FollowState::default(),
@@ -220,7 +220,7 @@ impl Follower {
         flags: ReloadFlags,
         cached: &Followed,
     ) -> RoundResult {
-        let (served, readiness) = (self.served.clone(), self.readiness.clone());
+        let (served, all_loaded) = (self.served.clone(), self.all_loaded.clone());
         let copy = async {
             tokio::time::sleep(CACHE_FALLBACK_DELAY).await;
             loader.load_cached(cached, &mut None).await
@@ -230,7 +230,7 @@ impl Follower {
             Either::Right((copy, following)) => {
                 if let Some(copy) = copy.filter(|_| !served.is_loaded()) {
                     swap_in_copy(&served, copy);
-                    readiness.update();
+                    all_loaded.update();
                 }
                 following.await
             }
@@ -312,6 +312,7 @@ impl Follower {
             }
             ResolveError::NoPointer(why) => {
                 self.set_has_no_day(is_newest);
+                self.all_loaded.update();
                 if !self.served.is_loaded() && self.served.needs_no_day() {
                     // The store was read.
                     self.status.last_success = Some(now);
@@ -525,7 +526,7 @@ impl Follower {
         self.bring_back(&generation).await;
         let before = self.served.swap(generation);
         self.publish_status();
-        self.readiness.update();
+        self.all_loaded.update();
         crash_point("swapped");
         if before.is_none()
             && let Err(why) = loader.memory_check.ensure_fits(bytes, false)

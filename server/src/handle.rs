@@ -28,6 +28,7 @@ mod live;
 mod live_lookup;
 #[cfg(test)]
 mod orderings;
+mod readiness;
 mod served;
 mod step;
 mod swap_signal;
@@ -41,6 +42,7 @@ use bloomsday_common::key::FilterName;
 
 use self::counters::SingleCounters;
 pub(crate) use self::current::KeptGeneration;
+pub(crate) use self::readiness::Readiness;
 use self::served::ReaderState;
 pub(crate) use self::served::ServedFilter;
 use self::step::step_done;
@@ -172,10 +174,9 @@ impl FilterHandle {
         self.served.current.keep()
     }
 
-    /// Whether a lookup has an answer now.
     #[cfg(feature = "http")]
-    pub(crate) fn is_ready(&self) -> bool {
-        self.served.is_ready()
+    pub(crate) fn readiness(&self) -> Readiness {
+        self.served.readiness()
     }
 
     /// Looks a batch up in a kept generation, and in the live IDs over it. With live IDs, a swap in

@@ -20,7 +20,7 @@
 //! | `memory_check` | whether there is memory for one more filter |
 //! | `generation` | one loaded filter with its header |
 //! | `guard` | compares the old and the new filter on recent lookups; may hold the new one back |
-//! | `readiness` | notifies when every filter is loaded |
+//! | `all_loaded` | notifies when every filter is loaded |
 //! | `heartbeat` | writes to the store which filter this server uses |
 //! | `resp` | the live layer over Redis's protocol (feature `resp`) |
 //! | `connections` | accepting connections, for all addresses (features `http` and `resp`) |
@@ -50,6 +50,7 @@
 
 #![forbid(unsafe_code)]
 
+mod all_loaded;
 mod backoff;
 mod bloomsday;
 mod cache;
@@ -76,7 +77,6 @@ mod loader;
 mod memory_check;
 mod poller;
 mod random;
-mod readiness;
 #[cfg(feature = "resp")]
 pub mod resp;
 #[cfg(test)]

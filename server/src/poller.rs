@@ -11,6 +11,7 @@ use futures::future::{join_all, try_join_all};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::all_loaded::AllLoaded;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -20,7 +21,6 @@ use crate::handle::ServedFilter;
 use crate::loader::Loader;
 use crate::memory_check::MemoryCheck;
 use crate::random::random_fraction;
-use crate::readiness::Readiness;
 use crate::status::Reloaded;
 
 /// How many reloads of a filter may wait for its next round; they all get the result of the same
@@ -230,8 +230,8 @@ impl PollLoops {
             id_forms: forms.collect(),
         };
         let loader = Arc::new(loader);
-        let (readiness, ready) = Readiness::of(served.clone());
-        let readiness = Arc::new(readiness);
+        let (all_loaded, ready) = AllLoaded::of(served.clone());
+        let all_loaded = Arc::new(all_loaded);
         let (mut loops, mut queues) = (Vec::new(), Vec::new());
         for (served, filter) in served.into_iter().zip(&config.filters) {
             let (queue, requests) = mpsc::channel(MAX_WAITING);
@@ -241,7 +241,7 @@ impl PollLoops {
                 retry_interval: config.retry_interval,
                 began: Instant::now(),
                 loader: loader.clone(),
-                follower: Follower::new(served, filter, &config, readiness.clone()),
+                follower: Follower::new(served, filter, &config, all_loaded.clone()),
                 requests,
                 is_spread: false,
                 random,

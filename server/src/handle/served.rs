@@ -13,6 +13,7 @@ use super::counters::{LookupCounters, SingleCounters};
 use super::current::{Current, KeptGeneration};
 #[cfg(feature = "live")]
 use super::live_lookup;
+use super::readiness::Readiness;
 use super::step::step_done;
 use super::swap_signal::Due;
 use super::thread_slots::ThreadSlots;
@@ -288,8 +289,14 @@ impl ServedFilter {
 
     /// Whether a lookup has an answer now: the day's filter is loaded, or the store has no day and
     /// live IDs are all there is; and the live IDs of others are here.
-    pub(crate) fn is_ready(&self) -> bool {
-        (self.is_loaded() || self.needs_no_day()) && self.has_others_live_ids()
+    pub(crate) fn readiness(&self) -> Readiness {
+        if !self.is_loaded() && !self.needs_no_day() {
+            Readiness::NotLoaded
+        } else if !self.has_others_live_ids() {
+            Readiness::WithoutOthersLiveIds
+        } else {
+            Readiness::Ready
+        }
     }
 
     /// Whether this filter answers without a day: the store has none, and there are live IDs.
@@ -310,7 +317,7 @@ impl ServedFilter {
     }
 
     /// Whether the live IDs that others added before the start are here, or cannot be read now.
-    pub(crate) fn has_others_live_ids(&self) -> bool {
+    fn has_others_live_ids(&self) -> bool {
         #[cfg(feature = "live")]
         return self.live.get().is_none_or(|live| live.has_others_ids());
         #[cfg(not(feature = "live"))]

@@ -1,6 +1,7 @@
 //! The metrics, as Prometheus text. Each scrape makes them anew from the status: there are no
 //! second counters.
 
+use bloomsday_common::key::FilterName;
 use hyper::StatusCode;
 use jiff::Timestamp;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
@@ -10,7 +11,7 @@ use super::reply::{Reply, error, of};
 use crate::bloomsday::Bloomsday;
 use crate::generation::Via;
 use crate::guard::Verdict;
-use crate::handle::ServedFilter;
+use crate::handle::Readiness;
 use crate::status::{FilterStatus, State};
 
 /// The content type of the text format of Prometheus.
@@ -27,10 +28,11 @@ pub(super) fn render(bloomsday: &Bloomsday, started: Timestamp) -> Reply {
 fn encode(bloomsday: &Bloomsday, started: Timestamp) -> prometheus::Result<Vec<u8>> {
     let metrics = Metrics { registry: Registry::new(), filters: &bloomsday.status() };
     metrics.of_filters()?;
-    let waiting = bloomsday.not_ready(ServedFilter::is_ready);
+    let waiting = bloomsday.readiness().filter(|(_, readiness)| *readiness != Readiness::Ready);
+    let waiting: Vec<&FilterName> = waiting.map(|(name, _)| name).collect();
     let help = "0 while /readyz waits for this filter, else 1.";
     metrics.gauge("bloomsday_filter_ready", help, &[], |status, set| {
-        set(&[], is(!waiting.iter().any(|name| name == status.filter.as_str())));
+        set(&[], is(!waiting.contains(&&status.filter)));
     })?;
     metrics.of_polls(started)?;
     metrics.of_guard()?;

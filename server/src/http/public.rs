@@ -19,7 +19,7 @@ use super::page::{self, Page};
 use super::reply::{self, Reply, error, json as json_reply, text};
 use super::{headers, metrics, query};
 use crate::bloomsday::Bloomsday;
-use crate::handle::ServedFilter;
+use crate::handle::Readiness;
 
 pub(super) struct Public {
     bloomsday: Bloomsday,
@@ -107,18 +107,14 @@ impl Public {
             let ended = "not ready: the polling thread has ended; restart this process\n";
             return text(StatusCode::SERVICE_UNAVAILABLE, ended);
         }
-        let can_serve = |served: &ServedFilter| served.is_loaded() || served.needs_no_day();
-        let waiting: Vec<String> = [
-            (self.bloomsday.not_ready(can_serve), "not loaded yet"),
-            (
-                self.bloomsday.not_ready(ServedFilter::has_others_live_ids),
-                "without others' live IDs yet",
-            ),
-        ]
-        .into_iter()
-        .filter(|(filters, _)| !filters.is_empty())
-        .map(|(filters, why)| format!("{} {why}", filters.join(", ")))
-        .collect();
+        let of = |wanted: Readiness| {
+            let readiness = self.bloomsday.readiness();
+            let waiting = readiness.filter(|(_, readiness)| *readiness == wanted);
+            let names: Vec<&str> = waiting.map(|(name, _)| name.as_str()).collect();
+            (!names.is_empty()).then(|| format!("{} {}", names.join(", "), wanted.words()))
+        };
+        let waiting = [Readiness::NotLoaded, Readiness::WithoutOthersLiveIds];
+        let waiting: Vec<String> = waiting.into_iter().filter_map(of).collect();
         if waiting.is_empty() {
             return text(StatusCode::OK, "ready\n");
         }

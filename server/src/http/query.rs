@@ -21,7 +21,7 @@ use super::ids::{LineEnds, Lines, decode_id, split_ids, without_return};
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
 use crate::connections::MAX_CONNECTIONS;
-use crate::handle::{FilterHandle, KeptGeneration};
+use crate::handle::{FilterHandle, KeptGeneration, Readiness};
 
 /// The longest body of a query: half a million IDs of 32 characters with their line ends.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -228,14 +228,10 @@ async fn read(mut body: Incoming, blocks: &Blocks) -> Result<Lines, Reply> {
 
 /// Refuses a lookup in a filter that is not ready for them.
 fn check_ready(handle: &FilterHandle) -> Result<(), Reply> {
-    if handle.is_ready() {
+    let readiness = handle.readiness();
+    if readiness == Readiness::Ready {
         return Ok(());
     }
-    let what = if handle.is_loaded() {
-        "has not the live IDs of other servers yet"
-    } else {
-        "is not loaded yet"
-    };
-    let why = format!("`{}` {what}; see /status", handle.name());
+    let why = format!("`{}` is {}; see /status", handle.name(), readiness.words());
     Err(error(StatusCode::SERVICE_UNAVAILABLE, &why))
 }

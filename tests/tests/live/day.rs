@@ -456,3 +456,18 @@ async fn the_library_is_not_ready_before_it_has_read_what_others_added() {
     assert!(why.contains("the live IDs of other servers are still being read"), "{why}");
     drop(std::fs::File::options().write(true).open(&lease).unwrap());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_library_starts_on_a_store_without_a_day_when_there_are_live_ids() {
+    let backend = Backend::local();
+    std::fs::create_dir_all(&backend.store).unwrap();
+    let mut filter = FilterConfig::new("rt".parse().unwrap());
+    filter.live_days = Some(3);
+    let mut config = Config::new(&backend.store, vec![filter]);
+    config.live = Some(Live::open(LiveConfig::new(None)).unwrap());
+    config.start_deadline = Duration::from_secs(20);
+    let bloomsday = start(config).await.unwrap();
+    let rt = bloomsday.filter("rt").unwrap();
+    assert!(rt.add(b"x").await.unwrap());
+    assert!(rt.contains(b"x") && !rt.contains(b"y") && bloomsday.is_ready());
+}
