@@ -216,9 +216,10 @@ impl PublishPlan {
                 )
             }
             PublishDecision::Unreadable { why, may_be_rollback } => {
-                let (because, to) = match may_be_rollback {
-                    true => (": it may be a rollback from this build's blob", None),
-                    false => ("", Some(blob.to_string())),
+                let (because, to) = if *may_be_rollback {
+                    (": it may be a rollback from this build's blob", None)
+                } else {
+                    ("", Some(blob.to_string()))
                 };
                 return Err(StoreError::Record {
                     key: key::pointer(filter, *day),

@@ -106,13 +106,15 @@ impl Cache {
     /// Opens the folder for the copies of a store, and makes it if necessary.
     ///
     /// # Errors
-    /// [`Error::Cache`] for a folder that belongs to a store, is in one, has copies of another
-    /// store, or cannot be made.
+    /// [`Error::Cache`] for a folder that belongs to a store, is in one, or has copies of another
+    /// store; [`Error::System`] when it cannot be made.
     pub(crate) fn open(folder: &Path, store: &Store) -> Result<Cache, Error> {
         let refused = |why| Error::Cache { folder: folder.display().to_string(), why };
         let real = check_cache_dir(folder, store.folder())?;
-        fs::create_dir_all(&real)
-            .map_err(|error| refused(format!("it cannot be made ({error})")))?;
+        fs::create_dir_all(&real).map_err(|source| Error::System {
+            doing: format!("make the cache folder {}", folder.display()),
+            source,
+        })?;
         let name = match store.pointers_name() {
             Some(pointers) => format!("{}{WITH_POINTERS}{pointers}", store.name()),
             None => store.name().to_owned(),

@@ -112,7 +112,7 @@ pub fn claim<'a>(there: &'a RecordState<Lease>, by: Candidate<'_>, now: Timestam
 }
 
 /// For how long a record that cannot be read counts as a lease.
-const UNREADABLE: Duration = Duration::from_secs(60);
+pub const UNREADABLE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -78,7 +78,8 @@ impl FollowState {
     /// again.
     pub(crate) fn next(&mut self, followed: &Followed, retry: bool) -> Next {
         if self.current.as_ref() == Some(&followed.blob) {
-            self.remember(followed);
+            self.last_followed = self.last_followed.max(followed.pointer_day());
+            self.rejected.clear();
             return Next::Stay;
         }
         match self.find_rejected(followed) {
@@ -93,7 +94,7 @@ impl FollowState {
     /// The blob that is followed was loaded and swapped in.
     pub(crate) fn note_loaded(&mut self, followed: &Followed) {
         self.note_current(followed);
-        self.remember(followed);
+        self.rejected.clear();
     }
 
     fn find_rejected(&self, followed: &Followed) -> Option<&Rejected> {
@@ -159,11 +160,6 @@ impl FollowState {
         let newer = followed.blob.day > current;
         let own_pointer = followed.pointer_day() == Some(followed.blob.day);
         newer && own_pointer && !self.served.contains(&followed.blob.digest)
-    }
-
-    fn remember(&mut self, followed: &Followed) {
-        self.last_followed = self.last_followed.max(followed.pointer_day());
-        self.rejected.clear();
     }
 }
 

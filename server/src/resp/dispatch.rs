@@ -141,6 +141,7 @@ fn refusal(session: &mut Session, command: &Command, fault: Fault) -> Fault {
         return fault;
     }
     session.transaction = None;
+    session.publish();
     discarded_because_of(&fault)
 }
 

@@ -141,6 +141,22 @@ fn what_is_added_is_in_the_store_within_seconds_and_the_lag_says_so() {
     daemon.until("the error is over", |daemon| daemon.status()["live"]["ship_error"].is_null());
 }
 
+#[test]
+fn a_lease_that_cannot_be_read_is_no_silence() {
+    let backend = backend();
+    let lease = Path::new(&backend.store).join("rt/live/lease");
+    std::fs::create_dir_all(lease.parent().unwrap()).unwrap();
+    std::fs::write(&lease, "half a le").unwrap();
+    let daemon = serve(&backend);
+    daemon.until("the status says why nobody decides", |daemon| {
+        let why = &daemon.status()["live"]["lease_error"];
+        why.as_str().is_some_and(|why| why.contains("cannot be read"))
+    });
+    let id = user(0);
+    let refused = daemon.post("/v1/filters/rt/add", id.as_bytes());
+    assert!(refused.body.contains("cannot be read"), "{}", refused.body);
+}
+
 /// Its own number is the first frame of a log.
 #[test]
 fn a_server_to_which_nothing_was_added_has_no_lag() {

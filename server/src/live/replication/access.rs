@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bloomsday_common::key::FilterName;
-use bloomsday_common::live::lease::Lease;
+use bloomsday_common::live::lease::{Lease, UNREADABLE};
 use tokio::sync::{Notify, watch};
 
 use super::failure::is_another_failure;
@@ -239,6 +239,15 @@ impl WriteAccess {
         }
         state.lease_error = Some(why);
         self.update(&mut state);
+    }
+
+    /// The record of the lease cannot be read: it counts as another process's, for now.
+    pub(in crate::live) fn lease_unreadable(&self, why: &str) {
+        lock(&self.state).lease = LeaseState::NotOwn(None);
+        let seconds = UNREADABLE.as_secs();
+        self.lease_failed(format!(
+            "its record cannot be read: {why}; it counts as held by another server for {seconds} s"
+        ));
     }
 
     /// Waits until this process has taken the lease anew.

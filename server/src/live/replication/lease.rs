@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::lease::{Candidate, Claim, Lease, claim};
+use bloomsday_common::protocol::RecordState;
 use bloomsday_common::store::{SeenVersion, Store};
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -114,7 +115,10 @@ impl LeaseRenewer {
             Claim::Write { epoch } => epoch,
             Claim::Wait(lease) => {
                 self.own_epoch = None;
-                self.access.lease_not_acquired(lease.cloned());
+                match &there.state {
+                    RecordState::Unreadable(why) => self.access.lease_unreadable(why),
+                    _ => self.access.lease_not_acquired(lease.cloned()),
+                }
                 return Ok(());
             }
         };

@@ -262,17 +262,20 @@ fn debug(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
     Ok(())
 }
 
+/// The most buckets that are shown. No client can reserve as many, but a log may say so.
+const MAX_BUCKETS: u64 = 1 << 62;
+
 /// The buckets of a cuckoo filter's first part, and of how many parts it would consist by now. A
 /// part is full when no bucket for an item can be freed: sooner if buckets are small.
 fn scaled(options: &Options, entries: u64) -> (u64, u64) {
     let bucket = u64::from(options.bucket.max(1));
-    let buckets = (options.capacity / bucket).max(1).next_power_of_two();
+    let buckets = (options.capacity / bucket).clamp(1, MAX_BUCKETS).next_power_of_two();
     let full = match bucket {
         1 => 0.87,
         2 => 0.95,
         _ => 0.98,
     };
-    let mut part = (buckets * bucket) as f64 * full;
+    let mut part = buckets as f64 * bucket as f64 * full;
     let (mut capacity, mut parts) = (part, 1);
     match options.expansion {
         0 => return (buckets, 1),
@@ -302,6 +305,7 @@ mod tests {
             (64, 1, 1, (64, 18)),
             (256, 4, 1, (64, 4)),
             (9, 2, 0, (4, 1)),
+            (u64::MAX, 1, 1, (MAX_BUCKETS, 1)),
         ] {
             let options = Options { capacity, bucket, expansion, ..Options::of(Kind::Cuckoo) };
             assert_eq!(scaled(&options, 1_000), shown, "{capacity} {bucket} {expansion}");
