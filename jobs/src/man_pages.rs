@@ -42,6 +42,10 @@ pub(crate) struct Man {
 
 impl Man {
     pub(crate) fn run(self, mut program: Command) -> Result<ExitCode, Error> {
+        if !self.dir.is_dir() {
+            let why = format!("there is no folder {}: create it", self.dir.display());
+            return Err(Error::NotFound(why));
+        }
         program.build();
         let mut pages = vec![("bloomsday".to_owned(), program.clone())];
         for job in program.get_subcommands().filter(|job| job.get_name() != "help") {

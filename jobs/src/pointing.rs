@@ -36,6 +36,12 @@ pub(crate) async fn verified_target(
     retention: Retention,
 ) -> Result<VerifiedBlob, Error> {
     let key = match to.parse::<Day>() {
+        Err(_) if !to.contains('/') => {
+            let why = format!(
+                "`{to}` is no day, such as 2026-11-19, and no blob: {filter}/blobs/DAY-DIGEST.bloom"
+            );
+            return Err(Error::Usage(why));
+        }
         Err(_) => store.blob_key(to, filter)?,
         Ok(day) => own_blob_of_day(store, filter, day, pointer_day, retention).await?,
     };

@@ -248,6 +248,12 @@ impl Objects {
         self.folders_at(&self.path(folder), folder).await
     }
 
+    /// Whether there is anything in a folder or below.
+    pub(super) async fn has_any(&self, folder: &str) -> Result<bool, Error> {
+        let first = self.backend.list(Some(&self.path(folder))).next().await.transpose();
+        Ok(first.map_err(|e| self.error("list", folder, e))?.is_some())
+    }
+
     async fn folders_at(&self, path: &Path, what: &str) -> Result<Vec<String>, Error> {
         self.check_not_plain_http("list", what)?;
         let listed = self.backend.list_with_delimiter(Some(path)).await;

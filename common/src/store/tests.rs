@@ -325,6 +325,16 @@ async fn heads_of_logs_that_were_written_long_ago_are_left_out_and_the_newest_co
     assert_eq!(store.head_nodes(&rt(), since(5)).await.unwrap(), [3, 2]);
 }
 
+#[tokio::test]
+async fn a_local_folder_without_a_file_is_no_filter() {
+    let (folder, store) = local();
+    let heartbeats = folder.path().join("new/store/rt/servers");
+    std::fs::create_dir_all(&heartbeats).unwrap();
+    assert_eq!(store.filters().await.unwrap(), []);
+    std::fs::write(heartbeats.join("a"), "{}").unwrap();
+    assert_eq!(store.filters().await.unwrap(), [rt()]);
+}
+
 /// Neither counts as absent: then an older day would answer, and a prune delete what it names.
 #[tokio::test]
 async fn a_pointer_that_is_a_folder_or_leads_nowhere_is_an_error_and_its_day_is_listed() {

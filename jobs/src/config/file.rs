@@ -42,8 +42,11 @@ pub(crate) struct File {
     pub(crate) listen: Option<SocketAddr>,
     #[serde(default, deserialize_with = "address_of")]
     pub(crate) admin: Option<SocketAddr>,
+    #[serde(default, deserialize_with = "named_path")]
     pub(crate) admin_token_file: Option<PathBuf>,
+    #[serde(default, deserialize_with = "named_path")]
     pub(crate) tls_cert: Option<PathBuf>,
+    #[serde(default, deserialize_with = "named_path")]
     pub(crate) tls_key: Option<PathBuf>,
     #[serde(default, deserialize_with = "poll_interval_of")]
     pub(crate) poll_interval: Option<Duration>,
@@ -60,7 +63,9 @@ pub(crate) struct File {
 pub(crate) struct RespFile {
     #[serde(default, deserialize_with = "address_of")]
     pub(crate) listen: Option<SocketAddr>,
+    #[serde(default, deserialize_with = "named_path")]
     pub(crate) token_file: Option<PathBuf>,
+    #[serde(default, deserialize_with = "named_path")]
     pub(crate) data_dir: Option<PathBuf>,
     #[serde(default, deserialize_with = "parsed")]
     pub(crate) ack: Option<Ack>,
@@ -285,6 +290,17 @@ fn address_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, 
     address(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
+/// An empty path would be the current folder.
+fn named_path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    let path = PathBuf::deserialize(from)?;
+    if path.as_os_str().is_empty() {
+        return Err(serde::de::Error::custom(
+            "it is empty: name a file or folder, or leave it out",
+        ));
+    }
+    Ok(Some(path))
+}
+
 fn byte_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D::Error> {
     ByteSize::deserialize(from).map(Some).map_err(|_| serde::de::Error::custom(WHAT_A_SIZE_IS))
 }
@@ -436,6 +452,8 @@ mod tests {
             ("[resp]\nmax_filters = 0", "1 to at most 512"),
             ("[resp]\ncreate = \"maybe\"", "create"),
             ("[resp]\npassword = \"x\"", "password"),
+            ("[resp]\ndata_dir = \"\"", "it is empty"),
+            ("admin_token_file = \"\"", "it is empty"),
             ("poll_interval = \"soon\"", "such as 90s, 10m"),
             ("listen = \"localhost:80\"", "an IP address and a port"),
             ("[filters.rt]\nschedule = \"0 25 * * *\"", "0 25"),

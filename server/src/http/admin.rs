@@ -33,8 +33,8 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const MAX_WITHIN: Duration = Duration::from_secs(600);
 
 /// The error for an unknown path.
-const NOT_FOUND: &str =
-    "only POST /admin/reload, the page and GET /v1/filters/{filter}/trace are here";
+const NOT_FOUND: &str = "only POST /admin/reload, the page, GET /livez and GET /v1/filters/{filter}/trace are here; lookups, \
+     /readyz and /metrics are at the address for lookups";
 
 pub(crate) struct Admin {
     pub(super) bloomsday: Bloomsday,
