@@ -95,7 +95,7 @@ impl Export {
         let file = self.output.filter(|path| path != Path::new("-"));
         let file = file.map(|path| real_file(&path)).transpose()?;
         match &file {
-            Some(path) if Path::new(&self.blob).canonicalize().is_ok_and(|blob| blob == *path) => {
+            Some(path) if is_same_file(Path::new(&self.blob), path) => {
                 let path = path.display();
                 return Err(Error::Usage(format!("{path} is the blob itself: name another file")));
             }
@@ -135,6 +135,11 @@ impl Export {
         written.map_err(|source| Error::System { doing, source })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(one).is_some_and(|one| real(other) == Some(one))
 }
 
 /// Replaces a file by a rename: if the disk is full, what was there stays. A pipe or a device is

@@ -160,10 +160,13 @@ fn main() -> ExitCode {
     let is_patient = matches!(cli.command, Command::Build(_) | Command::Schedule(_));
     start_logging(&cli.global, is_patient);
     let store_is_flag = is_flag(&matches, "store");
-    remedy::repeat_flags(
-        cli.global.store.as_deref().filter(|_| store_is_flag),
-        cli.global.config.as_deref().filter(|_| is_flag(&matches, "config")),
-    );
+    // What a server says is read on other machines, too, where its own flags mean something else.
+    if !matches!(cli.command, Command::Serve(_)) {
+        remedy::repeat_flags(
+            cli.global.store.as_deref().filter(|_| store_is_flag),
+            cli.global.config.as_deref().filter(|_| is_flag(&matches, "config")),
+        );
+    }
     match run(cli, store_is_flag, &output) {
         Ok(code) => output::exit_code(code),
         Err(error) => {

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::filters::filters;
 use crate::output::{Output, or_dash, pairs, who};
 use crate::pointing::{NEXT, NEXT_DRY, check_survives_prune, mark, record, verified_target};
+use crate::remedy::flags;
 
 /// Keep the whole fleet on one blob, whatever the pointers say, until the pin is removed or
 /// expires.
@@ -69,7 +70,8 @@ impl Pin {
         if config::is_hdfs(settings.store()?) && read.state != RecordState::Absent {
             return Err(Error::Usage(format!(
                 "{filter} is pinned already, and HDFS cannot replace a pin safely: first run `bloomsday unpin \
-                 {filter}`, after which servers that poll follow the pointers"
+                 {filter}{}`, after which servers that poll follow the pointers",
+                flags()
             )));
         }
         let before = read.state.found().map(|pin| pin.blob.clone());

@@ -33,10 +33,11 @@ pub(crate) fn ensure_not_in_store(path: &Path) -> Result<PathBuf, Error> {
 /// The link names no file.
 pub(crate) fn real_file(path: &Path) -> Result<PathBuf, Error> {
     match path.metadata() {
+        _ if !path.is_symlink() => return Ok(path.to_owned()),
         Ok(about) if about.is_file() => path.canonicalize(),
-        Err(why) if path.is_symlink() => Err(why),
-        // A pipe or a device has no other name, and what is not there is made.
-        _ => return Ok(path.to_owned()),
+        Err(why) => Err(why),
+        // A pipe or a device has no other name.
+        Ok(_) => return Ok(path.to_owned()),
     }
     .map_err(|source| {
         let path = path.display();

@@ -5,21 +5,26 @@ use std::fmt::{Display, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use bloomsday_common::redact::redact_url;
+use bloomsday_common::redact::{redact_url, single_line};
 use bloomsday_common::remedy::Remedy;
 
 /// The flags with which this program was given its store and configuration. A command that somebody
 /// pastes must not act on another store.
 static FLAGS: OnceLock<String> = OnceLock::new();
 
+/// The most characters of a flag that is repeated.
+const MAX_FLAG_CHARS: usize = 1000;
+
 /// Remembers the flags that commands in remedies repeat. Call it once, before any remedy.
 pub(crate) fn repeat_flags(store: Option<&str>, config: Option<&Path>) {
     let mut flags = String::new();
-    let store = store.map(redact_url);
+    // With a part missing it is no address.
+    let store = store.map(|url| if redact_url(url) == url { url.into() } else { "URL".into() });
     let config = config.map(|path| path.display().to_string());
     for (name, value) in [("store", store), ("config", config)] {
         if let Some(value) = value {
-            write!(flags, " --{name} {}", quoted(&value)).expect("memory takes the text");
+            let value = quoted(&single_line(&value, MAX_FLAG_CHARS));
+            write!(flags, " --{name} {value}").expect("memory takes the text");
         }
     }
     FLAGS.set(flags).expect("it is called once");
@@ -35,6 +40,11 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// The flags to append to a command that somebody is to type; empty where there were none.
+pub(crate) fn flags() -> &'static str {
+    FLAGS.get().map_or("", String::as_str)
+}
+
 /// The text of an error, with its remedy as what to type.
 pub(crate) fn explain(error: &impl Display, remedy: Option<Remedy>) -> String {
     let text = error.to_string();
@@ -43,7 +53,7 @@ pub(crate) fn explain(error: &impl Display, remedy: Option<Remedy>) -> String {
 
 /// What to type, or what to write in the configuration.
 pub(crate) fn words(remedy: &Remedy) -> String {
-    let flags = FLAGS.get().map_or("", String::as_str);
+    let flags = flags();
     match remedy {
         Remedy::ReplacePointer { filter, day, to } => {
             let to = to.as_deref().unwrap_or("DAY");

@@ -17,6 +17,7 @@ use crate::error::{Error, exit};
 use crate::followed::followed_blob;
 use crate::output::{Output, or_dash, pairs, say, who};
 use crate::pointing::{NEXT, NEXT_DRY, check_survives_prune, mark, record, verified_target};
+use crate::remedy::flags;
 
 /// Roll a day back or forward, for the whole fleet. The blob is verified before the pointer names
 /// it.
@@ -111,8 +112,9 @@ async fn why_not_followed(
     };
     match &followed.by {
         FollowedBy::Pin { .. } => Some(format!(
-            "a pin keeps servers on {} until `bloomsday unpin {filter}`",
-            followed.blob
+            "a pin keeps servers on {} until `bloomsday unpin {filter}{}`",
+            followed.blob,
+            flags()
         )),
         FollowedBy::Pointer { day: newer } if *newer > day => {
             Some(format!("servers follow the pointer of {newer}, which is newer"))

@@ -57,8 +57,8 @@ pub struct Bloomsday {
     live: Option<Live>,
 }
 
-/// Starts a server, and returns when every filter is ready: it is loaded, or has live IDs and the
-/// store has no day yet; and the live IDs of other servers are here or cannot be read.
+/// Starts a server, and returns when every filter is ready: it is loaded, or the store has no day
+/// yet and its live IDs are known; and the live IDs of other servers are here or cannot be read.
 ///
 /// # Errors
 /// [`Error::NotReady`] when a filter is not ready before `start_deadline`: the address of the
@@ -85,20 +85,18 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
         Err(_) => {
             let mut readiness = bloomsday.served.iter().map(|served| (served, served.readiness()));
             let waiting = readiness.find(|(_, readiness)| *readiness != Readiness::Ready);
-            let (filter, why) =
-                waiting.map_or((String::new(), String::new()), |(served, waits)| {
-                    let why = match waits {
-                        Readiness::WithoutOthersLiveIds => {
-                            "the live IDs of other servers are still being read".into()
-                        }
-                        _ => {
-                            let error = served.status().last_error;
-                            error.unwrap_or_else(|| "the store has not answered yet".into())
-                        }
-                    };
-                    (served.name().to_string(), why)
-                });
-            Err(Error::NotReady { filter, deadline, why })
+            // It became ready at the last moment, or while no poll was due.
+            let Some((served, waits)) = waiting else { return Ok(bloomsday.clone()) };
+            let why = match waits {
+                Readiness::WithoutOthersLiveIds => {
+                    "the live IDs of other servers are still being read".into()
+                }
+                _ => {
+                    let error = served.status().last_error;
+                    error.unwrap_or_else(|| "the store has not answered yet".into())
+                }
+            };
+            Err(Error::NotReady { filter: served.name().to_string(), deadline, why })
         }
     }
 }

@@ -107,14 +107,12 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Cache`] for a folder that belongs to a store, is in one, or has copies of another
-    /// store; [`Error::System`] when it cannot be made.
+    /// store; [`Error::NoCache`] when it cannot be made.
     pub(crate) fn open(folder: &Path, store: &Store) -> Result<Cache, Error> {
         let refused = |why| Error::Cache { folder: folder.display().to_string(), why };
         let real = check_cache_dir(folder, store.folder())?;
-        fs::create_dir_all(&real).map_err(|source| Error::System {
-            doing: format!("make the cache folder {}", folder.display()),
-            source,
-        })?;
+        fs::create_dir_all(&real)
+            .map_err(|source| Error::NoCache { folder: folder.display().to_string(), source })?;
         let name = match store.pointers_name() {
             Some(pointers) => format!("{}{WITH_POINTERS}{pointers}", store.name()),
             None => store.name().to_owned(),

@@ -58,6 +58,16 @@ pub enum Error {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// The cache folder cannot be made.
+    #[error(
+        "the cache folder {folder} cannot be made: {source}; make it, or let this user write there"
+    )]
+    NoCache {
+        /// The folder.
+        folder: String,
+        /// The error of the system.
+        source: std::io::Error,
+    },
     /// The cache folder belongs to a store, or to the server of another store.
     #[error(
         "the cache folder {folder} cannot be used: {why}; give the cache a folder of its own, which no \
@@ -263,6 +273,7 @@ impl Error {
             | Error::EngineWithoutLog { .. }
             | Error::TooManyLiveFilters { .. }
             | Error::Tls { .. }
+            | Error::NoCache { .. }
             | Error::Cache { .. }
             | Error::LiveMemory { .. }
             | Error::NotBlocked { .. }

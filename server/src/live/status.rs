@@ -37,8 +37,8 @@ pub struct LiveStatus {
     pub unconfirmed: u64,
     /// The day of the filter that they were last compared with.
     pub absorbed_day: Option<Day>,
-    /// Seconds by which the time of the last change is ahead of this server's clock: until then all
-    /// adds get that time. More than a moment only after a clock that was wrong.
+    /// Seconds by which the time of this server's last change is ahead of its clock: until then all
+    /// its adds get that time. More than a moment only after a clock that was wrong.
     pub clock_ahead_seconds: f64,
     /// Seconds since everything that was changed until then has been in the store; where another
     /// server decides, here. Absent when nothing is shared.

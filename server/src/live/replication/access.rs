@@ -233,21 +233,26 @@ impl WriteAccess {
     /// The lease could not be read, taken or renewed. One that this process has stays its own until
     /// its end.
     pub(in crate::live) fn lease_failed(&self, why: String) {
-        let mut state = lock(&self.state);
+        self.note_lease_error(&mut lock(&self.state), why);
+    }
+
+    fn note_lease_error(&self, state: &mut AccessState, why: String) {
         if is_another_failure(state.lease_error.as_deref(), &why) {
             tracing::warn!(filter = %self.filter, "the lease of live IDs: {why}");
         }
         state.lease_error = Some(why);
-        self.update(&mut state);
+        self.update(state);
     }
 
     /// The record of the lease cannot be read: it counts as another process's, for now.
     pub(in crate::live) fn lease_unreadable(&self, why: &str) {
-        lock(&self.state).lease = LeaseState::NotOwn(None);
         let seconds = UNREADABLE.as_secs();
-        self.lease_failed(format!(
+        let why = format!(
             "its record cannot be read: {why}; it counts as held by another server for {seconds} s"
-        ));
+        );
+        let mut state = lock(&self.state);
+        state.lease = LeaseState::NotOwn(None);
+        self.note_lease_error(&mut state, why);
     }
 
     /// Waits until this process has taken the lease anew.
