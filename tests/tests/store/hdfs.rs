@@ -109,7 +109,7 @@ fn what_is_forbidden_or_half_there_is_said(hdfs: &Hdfs, backend: &Backend) {
     let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
     backend.bloomsday(&["pin", "rt", "--to", &day]).run().expect(0);
     let pinned = backend.bloomsday(&["pin", "rt", "--to", &before]).run().expect(2);
-    pinned.complains(&["first run `bloomsday unpin rt`"]);
+    pinned.complains(&["first run `bloomsday unpin rt --store hdfs:"]);
     backend.bloomsday(&["unpin", "rt"]).run().expect(0);
 
     let local = Backend::local();
