@@ -159,13 +159,25 @@ async fn report(
         live: known("logs of live IDs", store.heads(filter).await)
             .map(|heads| live_logs(&heads, now)),
         live_lease: known("lease of live IDs", store.lease(filter).await)
-            .and_then(|lease| lease.state.found().cloned()),
+            .and_then(|lease| readable(filter, lease.state)),
     })
 }
 
 /// What the store says, or `None` and a warning: in an outage the pointers are reported, too.
 fn known<T>(what: &str, read: Result<T, StoreError>) -> Option<T> {
     read.map_err(|error| tracing::warn!("the report is without the {what}: {error}")).ok()
+}
+
+/// The lease, or a warning: one that cannot be read is not none.
+fn readable(filter: &FilterName, lease: RecordState<Lease>) -> Option<Lease> {
+    match lease {
+        RecordState::Found(lease) => Some(lease),
+        RecordState::Unreadable(why) => {
+            tracing::warn!("the lease of live IDs of {filter} cannot be read: {why}");
+            None
+        }
+        RecordState::Absent => None,
+    }
 }
 
 /// The newest pointers of a filter, the newest first.

@@ -155,6 +155,7 @@ fn a_lease_that_cannot_be_read_is_no_silence() {
     let id = user(0);
     let refused = daemon.post("/v1/filters/rt/add", id.as_bytes());
     assert!(refused.body.contains("cannot be read"), "{}", refused.body);
+    backend.bloomsday(&["status", "rt"]).run().expect(0).complains(&["lease", "cannot be read"]);
 }
 
 /// Its own number is the first frame of a log.

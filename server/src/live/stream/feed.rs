@@ -213,7 +213,7 @@ impl FeedReader {
             |error| FeedError::Position(file, error)
         };
         let text = format!("{at} {name}\n");
-        // The thread of these tasks also renews leases, and must not wait for a disk.
+        // The thread of these tasks serves all filters, and must not wait for a disk.
         let write = move || atomic_file::write(&file, text.as_bytes(), |_| ());
         let written = tokio::task::spawn_blocking(write).await;
         written.unwrap_or_else(|panic| Err(std::io::Error::other(panic))).map_err(failed)
