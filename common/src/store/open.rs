@@ -42,6 +42,7 @@ impl Store {
     /// assert!(!folder.exists());
     /// # tokio::runtime::Runtime::new()?.block_on(async {
     /// std::fs::create_dir_all(folder.join("rt"))?;
+    /// std::fs::write(folder.join("rt/store.json"), "{}")?;
     /// assert_eq!(store.filters().await?, ["rt".parse()?]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
