@@ -201,19 +201,15 @@ impl Store {
     /// The store's.
     pub async fn filters(&self) -> Result<Vec<FilterName>, Error> {
         let names = self.objects.folders("filters").await?;
-        let mut filters: Vec<FilterName> =
-            names.iter().filter_map(|name| name.parse().ok()).collect();
-        // A local folder stays when its last file is deleted: a server with a mistyped name had its
-        // heartbeat there.
-        if self.folder.is_some() {
-            let mut used = Vec::new();
-            for filter in filters {
-                // What cannot be listed has something.
-                if !matches!(self.objects.has_any(filter.as_str()).await, Ok(false)) {
-                    used.push(filter);
-                }
+        let mut filters = Vec::new();
+        for filter in names.iter().filter_map(|name| name.parse::<FilterName>().ok()) {
+            // A local folder stays when its last file is deleted: a server with a mistyped name had
+            // its heartbeat there. What cannot be listed has something.
+            let is_empty = self.folder.is_some()
+                && matches!(self.objects.has_any(filter.as_str()).await, Ok(false));
+            if !is_empty {
+                filters.push(filter);
             }
-            filters = used;
         }
         Ok(filters)
     }
