@@ -263,7 +263,7 @@ impl Metrics<'_> {
         self.counter("bloomsday_live_deleted_total", "Deleted live IDs.", &[], |status, set| {
             status.live.iter().for_each(|live| set(&[], live.deleted as f64));
         })?;
-        let help = "Seconds by which the time of the last change of live IDs is ahead of this server's clock.";
+        let help = "Seconds by which the time of this server's last change of live IDs is ahead of its clock.";
         self.gauge("bloomsday_live_clock_ahead_seconds", help, &[], |status, set| {
             status.live.iter().for_each(|live| set(&[], live.clock_ahead_seconds));
         })

@@ -248,7 +248,7 @@ impl WriteAccess {
     pub(in crate::live) fn lease_unreadable(&self, why: &str) {
         let seconds = UNREADABLE.as_secs();
         let why = format!(
-            "its record cannot be read: {why}; it counts as held by another server for {seconds} s"
+            "its record cannot be read: {why}; it counts as another server's lease for {seconds} s"
         );
         let mut state = lock(&self.state);
         state.lease = LeaseState::NotOwn(None);

@@ -262,7 +262,7 @@ fn debug(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
     Ok(())
 }
 
-/// The most buckets that are shown. No client can reserve as many, but a log may say so.
+/// The most buckets that `CF.INFO` reports. No client can reserve as many, but a log may say so.
 const MAX_BUCKETS: u64 = 1 << 62;
 
 /// The buckets of a cuckoo filter's first part, and of how many parts it would consist by now. A
